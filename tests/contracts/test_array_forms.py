@@ -394,6 +394,40 @@ print(is_loaded, (first.coef_ == again.coef_).all(), np.abs(first.coef_ - other.
     assert _printed(code, tmp_path) == "True True True\n"
 
 
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_a_run_is_resumed_to_the_same_bits_where_its_kernels_were_compiled_in_between(tmp_path):
+    code = """
+import sys, numpy as np
+from finitesum import Problem, minimize
+from finitesum.core.jit import as_compiled
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 300))
+problem = Problem.linear(X, X[:, :10].sum(axis=1) + rng.standard_normal(60) > 0, alpha=0.003, l1_ratio=1.0)
+step, file = sys.argv[1:] if len(sys.argv) > 1 else STEP
+given = dict(method="coordinate-descent", tol=1e-10)
+if step == "whole":
+    print(minimize(problem, **given).x.tobytes().hex())
+elif step == "begin":
+    print(minimize(problem, **given, max_iter=3, checkpoint=file).success)
+elif step == "compile":
+    with as_compiled():
+        minimize(problem, **given)
+    print("numba" in sys.modules)
+else:
+    print(minimize(problem, **given, checkpoint=file, resume=True).x.tobytes().hex(), "numba" in sys.modules)
+"""
+
+    def printed(step):
+        return _printed(code.replace("STEP", repr((step, str(tmp_path / "run.npz")))), tmp_path / "kernels").split()
+
+    (whole,) = printed("whole")
+    assert printed("begin") == ["False"]
+    assert printed("compile") == ["True"]
+    assert printed("whole") != [whole]
+    assert printed("resume") == [whole, "False"]
+
+
 def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
@@ -406,6 +440,7 @@ def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatc
     kernel(1.0)
     assert seen == ["arrays", "kernel", "arrays"]
     assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
+    monkeypatch.setattr(jit, "_FOUND", {})  # as in a later process
     later = jit.Kernel(kernel.function)
     assert jit.has_machine_code(later)
     assert later.is_on_disk((1.0,))

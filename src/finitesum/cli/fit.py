@@ -142,9 +142,9 @@ class Plan(NamedTuple):
     @property
     def begun(self) -> str:
         """The name of the method of the fit to go on with, "" where there is none."""
-        from finitesum.running.checkpoint import method_name
+        from finitesum.running.checkpoint import begun_with
 
-        return method_name(self.folder.checkpoint) if self.goes_on and self.folder is not None else ""
+        return begun_with(self.folder.checkpoint) if self.goes_on and self.folder is not None else ""
 
 
 @click.command(short_help="Fit a linear model to DATA and write it to a folder.")

@@ -24,8 +24,9 @@ kernel is compiled or not, so that a result depends on the data and never on wha
 as fast as machine code, and a process with small problems alone never imports numba (`finitesum.core.compiler`).
 The exception: some forms stand in for a kernel, several times slower than its machine code and many times faster than
 compiling it (``array_form(..., stands_in=True)``). They run where no machine code for such arguments was on disk when the
-process first asked for it, and until its end: within a process a result depends on the data alone. On parts of the data,
-which several processes work on, none does (``without_stand_ins``).
+process first asked for it, and until its end: within a process a result depends on the data alone. A checkpoint holds what
+was found (`found_on_disk`), so that a run goes on in another process as it began. On parts of the data, which several
+processes work on, none stands in (``without_stand_ins``).
 
 Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
 the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
@@ -126,6 +127,9 @@ def cache_folder() -> Path | None:
 
 #: Whether forms over arrays may stand in for kernels that are not on disk.
 _STANDS_IN: ContextVar[bool] = ContextVar("stands_in", default=True)
+
+#: What was on disk of kernels with a stand-in, by the names of their marks, when this process first asked.
+_FOUND: dict[str, bool] = {}
 
 #: What the compiler is told before it compiles the first kernel, in order.
 _QUEUE: list[Callable[["ModuleType"], None]] = []
@@ -242,8 +246,10 @@ class Kernel:
         """Return whether machine code for such arguments, or for any, was on disk when the process first asked for it."""
         kinds = None if args is None else _kinds(args)
         if kinds not in self._on_disk:
-            folder = cache_folder()
-            self._on_disk[kinds] = folder is not None and any(True for _ in folder.glob(self._mark_of(kinds)))
+            name, folder = self._mark_of(kinds), cache_folder()
+            if name not in _FOUND:
+                _FOUND[name] = folder is not None and any(True for _ in folder.glob(name))
+            self._on_disk[kinds] = _FOUND[name]
         return self._on_disk[kinds]
 
     def _mark_of(self, kinds: Any) -> str:
@@ -293,6 +299,18 @@ def runs_in_arrays(n_numbers: float) -> bool:
 def has_machine_code(of: Callable[..., Any]) -> bool:
     """Return whether there was machine code of a kernel on disk when the process first asked for it: see `marked`."""
     return Kernel.as_compiled or not _STANDS_IN.get() or (isinstance(of, Kernel) and of.is_on_disk())
+
+
+def found_on_disk() -> dict[str, bool]:
+    """Return what this process has found on disk of kernels with a stand-in: a checkpoint's part, for `take_as_found`."""
+    return dict(_FOUND)
+
+
+def take_as_found(found: Any) -> None:
+    """Let what another process found on disk hold in this one, too, where it has not asked yet."""
+    if isinstance(found, dict):
+        for name, is_there in found.items():
+            _FOUND.setdefault(str(name), bool(is_there))
 
 
 def marked(of: Callable[P, R]) -> Callable[P, R]:

@@ -37,7 +37,7 @@ from finitesum.evaluation.row_blocks import joined, sum_over_problems
 from finitesum.evaluation.row_sums import loss_sums
 from finitesum.losses import Huber, as_loss
 from finitesum.problems.linear import Problem
-from finitesum.running.checkpoint import method_name
+from finitesum.running.checkpoint import begun_with
 
 
 @estimator
@@ -91,7 +91,7 @@ class OnCollections:
 
     def _solved(self, problem: Problem, start: Any, tol: float, **changes: Any) -> Any:
         own: Any = self
-        begun = "" if self.checkpoint is None else method_name(self.checkpoint)
+        begun = "" if self.checkpoint is None else begun_with(self.checkpoint)
         method = as_solver(own.solver, own.step_size, problem, tol=tol, begun=begun)
         kept = {} if self.checkpoint is None else {"checkpoint": self.checkpoint, "resume": True}
         return own._solve(problem, start, method, tol=tol, callback=own.callback, **{**kept, **changes})

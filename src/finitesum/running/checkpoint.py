@@ -23,6 +23,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.files import remove_leftovers, writer_mark
+from finitesum.core.jit import take_as_found
 
 FORMAT = "finitesum-checkpoint-2"
 
@@ -197,10 +198,15 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(header, arrays)
 
 
-def method_name(path: str | os.PathLike[str]) -> str:
-    """Return the name of the method that a run was begun with; "" where there is no checkpoint that says so."""
+def begun_with(path: str | os.PathLike[str]) -> str:
+    """Return the name of the method that a run was begun with; "" where there is no checkpoint that says so.
+
+    What its process found of kernels on disk holds in this process, too, where it has not asked yet.
+    """
     with suppress(CheckpointError, OSError):
-        method = load(path).header.get("method")
+        header = load(path).header
+        take_as_found(header.get("kernels"))
+        method = header.get("method")
         return str(method.get("name", "")) if isinstance(method, dict) else ""
     return ""
 

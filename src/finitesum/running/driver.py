@@ -210,9 +210,9 @@ def minimize(
         Go on from `checkpoint` where that file exists, or else begin. Problem, method with its options (``n_threads``
         among them), sampling, random_state and x0 must be those of that run; x0 may be left out. With the same tol the
         result has the same bits as that of an uninterrupted run, whatever max_iter was before, on the same kind of
-        processor, with the same versions of the libraries, and unless kernels of small fits were compiled in between
-        (`finitesum warmup`, larger fits); else it differs by rounding. With another tol the run goes on as well: the passes
-        and checks so far remain those that the earlier tol led to. A run that has converged returns its result at once.
+        processor and with the same versions of the libraries; elsewhere it differs by rounding. With another tol the run
+        goes on as well: the passes and checks so far remain those that the earlier tol led to. A run that has converged
+        returns its result at once.
     earlier : Result, optional
         The result of an earlier run of the same method on the same problem: this run goes on from its state, with the
         same tol to the same bits as one longer run, and counts its own passes. The caller vouches for the problem: it is
@@ -262,7 +262,7 @@ def minimize(
         raise ValueError(f'scale_columns must be True, False or "auto", got {scale_columns!r}.')
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
-    begun = checkpoints.method_name(checkpoint) if checkpoint is not None and resume and method == "auto" else ""
+    begun = checkpoints.begun_with(checkpoint) if checkpoint is not None and resume else ""
     choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)
     chosen = choice.method
     order = sampling or chosen.default_sampling

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
+from finitesum.core.jit import found_on_disk
 from finitesum.evaluation.certificates import Certificate
 from finitesum.methods.base import Choice, Method
 from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, require_shapes, unflatten
@@ -103,7 +104,8 @@ def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpo
     if kept.certificate is not None:
         arrays |= flatten(kept.certificate, "certificate")
     arrays["trace"] = np.array(trace.rows[: kept.n_rows], dtype=np.float64)
-    return Checkpoint({**identity, "loop": asdict(kept.loop), "running": kept.running}, arrays)
+    header = {**identity, "loop": asdict(kept.loop), "running": kept.running, "kernels": found_on_disk()}
+    return Checkpoint(header, arrays)
 
 
 def method_in(path: Path, header: dict[str, Any], choice: Choice) -> Method | None:
