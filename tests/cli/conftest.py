@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from finitesum.cli import main
-from finitesum.core.jit import Kernel, cache_folder
+from finitesum.core.jit import Kernel
+from finitesum.core.kernel_folder import cache_folder
 from finitesum.datasets import make_logistic
 
 

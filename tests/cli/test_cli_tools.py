@@ -40,7 +40,7 @@ def test_warmup(run, monkeypatch, tmp_path):
     folder = tmp_path / "kernels" / ("0" * 16)
     folder.mkdir(parents=True)
     (folder / "kept.nbc").write_bytes(b"x" * 10)
-    monkeypatch.setattr("finitesum.core.jit.cache_folder", lambda: folder)
+    monkeypatch.setattr("finitesum.core.kernel_folder.cache_folder", lambda: folder)
     result = run("warmup", "--loss", "logistic", "--layout", "dense", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
@@ -168,7 +168,7 @@ def test_doctor(run, kernels):
 def test_doctor_finds_what_is_broken(run, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FINITESUM_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr("finitesum.core.jit.cache_folder", lambda: None)
+    monkeypatch.setattr("finitesum.core.kernel_folder.cache_folder", lambda: None)
 
     def broken(*args, **options):
         raise RuntimeError("no luck")

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from contracts.problems import targets_for
 
 from finitesum import Problem, constraints, minimize
-from finitesum.core import jit
+from finitesum.core import jit, kernel_folder
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
 from finitesum.evaluation import lines, many_points, row_products
 from finitesum.evaluation.certificates import slopes_bound
@@ -430,7 +430,7 @@ else:
 
 def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel_folder, "cache_folder", lambda: tmp_path)
     kernel = jit.Kernel(lambda x: seen.append("kernel"))
     jit.array_form(kernel, lambda x: 1.0, stands_in=True)(lambda x: seen.append("arrays"))
     monkeypatch.setattr(kernel, "_cached", kernel.function)
@@ -440,7 +440,7 @@ def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatc
     kernel(1.0)
     assert seen == ["arrays", "kernel", "arrays"]
     assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
-    monkeypatch.setattr(jit, "_FOUND", {})  # as in a later process
+    monkeypatch.setattr(kernel_folder, "_FOUND", {})  # as in a later process
     later = jit.Kernel(kernel.function)
     assert jit.has_machine_code(later)
     assert later.is_on_disk((1.0,))

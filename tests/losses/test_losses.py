@@ -494,7 +494,7 @@ def names_on_disk(folder, *names):
 @pytest.mark.compiled
 def test_a_loss_of_the_users_own_runs_in_kernels_and_is_never_kept_on_disk():
     from finitesum import Problem, minimize
-    from finitesum.core.jit import cache_folder
+    from finitesum.core.kernel_folder import cache_folder
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 3))

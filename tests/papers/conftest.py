@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from finitesum.cli import main
-from finitesum.core.jit import cache_folder
+from finitesum.core.kernel_folder import cache_folder
 from finitesum.papers import experiment as registry
 from finitesum.papers.claims import Finding, Verdict
 from finitesum.papers.experiment import Drawing, Experiment, Outcome, Table, Unit, Value

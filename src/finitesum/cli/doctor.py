@@ -71,7 +71,8 @@ def _threads(_problems: list[str]) -> dict[str, Any]:
 
 
 def _kernels(problems: list[str]) -> dict[str, Any]:
-    from finitesum.core.jit import COMPILED, cache_folder, source_stamp
+    from finitesum.core.jit import COMPILED
+    from finitesum.core.kernel_folder import cache_folder, source_stamp
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -81,7 +81,8 @@ def warmup(
     of finitesum, unused for a day, are removed.
     """
     from finitesum.core.files import prune
-    from finitesum.core.jit import COMPILED, cache_folder
+    from finitesum.core.jit import COMPILED
+    from finitesum.core.kernel_folder import cache_folder
     from finitesum.losses import as_loss
     from finitesum.running.observers import steps
 

@@ -19,7 +19,7 @@ from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, 
 from numba.extending import overload
 
 from finitesum.core.files import locked, unsafe_part
-from finitesum.core.jit import PACKAGE, cache_folder, source_stamp
+from finitesum.core.kernel_folder import PACKAGE, cache_folder, source_stamp
 
 #: Said of every other function, because numba compiles one that says nothing as its first caller is compiled.
 #: A division by zero gives inf or NaN as NumPy's does: a branch for it would keep loops from becoming SIMD code.

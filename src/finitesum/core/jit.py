@@ -25,40 +25,32 @@ as fast as machine code, and a process with small problems alone never imports n
 The exception: some forms stand in for a kernel, several times slower than its machine code and many times faster than
 compiling it (``array_form(..., stands_in=True)``). They run where no machine code for such arguments was on disk when the
 process first asked for it, and until its end: within a process a result depends on the data alone. A checkpoint holds what
-was found (`found_on_disk`), so that a run goes on in another process as it began. On parts of the data, which several
-processes work on, none stands in (``without_stand_ins``).
+was found (`finitesum.core.kernel_folder`), so that a run goes on in another process as it began. On parts of the data,
+which several processes work on, none stands in (``without_stand_ins``).
 
-Why not numba's own cache as it is: it stamps a kernel's own file only, so that editing a loss in another file would run
-the old machine code without a word, and it raises at import where nothing is writable. Here the folder is named by a
-stamp of all kernel sources, and where no folder is writable kernels are compiled again in each process, with one warning.
-A kernel that meets a tuple class from outside this package (a loss of the user's) is never kept on disk, because nothing
-would notice when that class changes.
+Where machine code lies: `finitesum.core.kernel_folder`. A kernel that meets a tuple class from outside this package (a loss
+of the user's) is never kept there, because nothing would notice when that class changes.
 
 With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python;
 within a block of ``as_python()`` they do so in a process that has compiled them.
 """
 
-import contextlib
 import functools
 import hashlib
 import inspect
 import os
 import sys
-import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
 
-from finitesum.core.files import STALE_SECONDS, candidates, make_folders, prune, unsafe_part
+from finitesum.core import kernel_folder
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -66,8 +58,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound=type)
-
-PACKAGE = Path(__file__).parents[1]
 
 COMPILED: bool = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 
@@ -78,58 +68,8 @@ REASSOCIATE = frozenset({"reassoc", "contract"})
 MOST_NUMBERS = 1_000_000.0
 
 
-@functools.cache
-def source_stamp() -> str:
-    """Return a digest of all sources that kernels are made of: two equal stamps mean equal machine code.
-
-    Those are the modules that use this one. A module that does not can hold no kernel and no part of one.
-    """
-    digest = hashlib.sha256(version("numba").encode())
-    for path in sorted(PACKAGE.rglob("*.py")):
-        source = path.read_bytes()
-        if b"finitesum.core.jit" in source or path == Path(__file__):
-            digest.update(str(path.relative_to(PACKAGE)).encode())
-            digest.update(source)
-    return digest.hexdigest()[:16]
-
-
-@functools.cache
-def cache_folder() -> Path | None:
-    """Return the folder that keeps compiled kernels, or None where no folder is writable (warned of once).
-
-    One whose machine code another user could replace is passed over: it would run as this user.
-    """
-    unsafe = ""
-    for candidate in candidates():
-        folder = candidate / source_stamp()
-        try:
-            is_new = not folder.exists()
-            make_folders(folder)
-            if (place := unsafe_part(folder)) is not None:
-                unsafe += f" {candidate} is not used, because other users may write to {place}."
-                continue
-            folder = folder.resolve()
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-            if is_new:
-                prune(folder, STALE_SECONDS)
-            return folder
-        except OSError:
-            continue
-    warnings.warn(
-        "No folder is writable for compiled kernels, so each process compiles them again (seconds). "
-        f"Set NUMBA_CACHE_DIR to a writable folder.{unsafe}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return None
-
-
 #: Whether forms over arrays may stand in for kernels that are not on disk.
 _STANDS_IN: ContextVar[bool] = ContextVar("stands_in", default=True)
-
-#: What was on disk of kernels with a stand-in, by the names of their marks, when this process first asked.
-_FOUND: dict[str, bool] = {}
 
 #: What the compiler is told before it compiles the first kernel, in order.
 _QUEUE: list[Callable[["ModuleType"], None]] = []
@@ -246,10 +186,7 @@ class Kernel:
         """Return whether machine code for such arguments, or for any, was on disk when the process first asked for it."""
         kinds = None if args is None else _kinds(args)
         if kinds not in self._on_disk:
-            name, folder = self._mark_of(kinds), cache_folder()
-            if name not in _FOUND:
-                _FOUND[name] = folder is not None and any(True for _ in folder.glob(name))
-            self._on_disk[kinds] = _FOUND[name]
+            self._on_disk[kinds] = kernel_folder.holds_mark(self._mark_of(kinds))
         return self._on_disk[kinds]
 
     def _mark_of(self, kinds: Any) -> str:
@@ -259,11 +196,9 @@ class Kernel:
     def _mark(self, args: tuple[Any, ...]) -> None:
         """Leave a mark beside machine code on disk, which can be found without importing numba."""
         kinds = _kinds(args)
-        if kinds in self._marked or (folder := cache_folder()) is None:
-            return
-        self._marked.add(kinds)
-        with contextlib.suppress(OSError):
-            (folder / self._mark_of(kinds)).touch()
+        if kinds not in self._marked:
+            self._marked.add(kinds)
+            kernel_folder.leave_mark(self._mark_of(kinds))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle kernels of modules by their names: the code of a compiled one is thousands of bytes."""
@@ -299,18 +234,6 @@ def runs_in_arrays(n_numbers: float) -> bool:
 def has_machine_code(of: Callable[..., Any]) -> bool:
     """Return whether there was machine code of a kernel on disk when the process first asked for it: see `marked`."""
     return Kernel.as_compiled or not _STANDS_IN.get() or (isinstance(of, Kernel) and of.is_on_disk())
-
-
-def found_on_disk() -> dict[str, bool]:
-    """Return what this process has found on disk of kernels with a stand-in: a checkpoint's part, for `take_as_found`."""
-    return dict(_FOUND)
-
-
-def take_as_found(found: Any) -> None:
-    """Let what another process found on disk hold in this one, too, where it has not asked yet."""
-    if isinstance(found, dict):
-        for name, is_there in found.items():
-            _FOUND.setdefault(str(name), bool(is_there))
 
 
 def marked(of: Callable[P, R]) -> Callable[P, R]:

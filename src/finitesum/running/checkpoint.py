@@ -23,7 +23,7 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.files import remove_leftovers, writer_mark
-from finitesum.core.jit import take_as_found
+from finitesum.core.kernel_folder import take_as_found
 
 FORMAT = "finitesum-checkpoint-2"
 

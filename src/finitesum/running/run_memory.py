@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.core.jit import found_on_disk
+from finitesum.core.kernel_folder import found_on_disk
 from finitesum.evaluation.certificates import Certificate
 from finitesum.methods.base import Choice, Method
 from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, require_shapes, unflatten
