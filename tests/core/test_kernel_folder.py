@@ -249,7 +249,7 @@ def test_what_cannot_be_removed_is_no_error(choose_folder, monkeypatch):
     assert prune(folder, 0.0) == (0, 0)
 
 
-def twice(x):
+def same(x):
     return x
 
 
@@ -265,7 +265,7 @@ def test_machine_code_is_not_loaded_once_others_may_write_to_its_folder(tmp_path
     assert second["x"] == first["x"]
     from finitesum.core.compiler import _KernelCache
 
-    cache = _KernelCache(twice)
+    cache = _KernelCache(same)
     Path(cache._cache_path).chmod(0o777)
     try:
         assert cache.load_overload(None, None) is None
