@@ -12,7 +12,7 @@ from finitesum.core.jit import MOST_NUMBERS, array_form, has_machine_code, kerne
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_sums import curvatures_at
-from finitesum.evaluation.whole_arrays import WholeArrays, whole_arrays
+from finitesum.evaluation.whole_arrays import WholeArrays, common_number, product_of_equals, whole_arrays
 from finitesum.problems.linear import Problem, remembered
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, some_rows, to_matrix
@@ -146,6 +146,10 @@ def _sum_dense(
 ) -> Matrix:
     """Return sum_k s_k x_i x_i', i = picked[k]; those of s_k < 0 apart, because BLAS squares what it multiplies."""
     dim, dtype = rows.dim(), np.float32 if single_precision else np.float64
+    if centre is None and rows.values.dtype == dtype and picked.size == picked[-1:].sum() - picked[:1].sum() + 1:
+        values, common = rows.values[picked[0] : picked[-1] + 1], common_number(scales)
+        if common is not None and values.flags.c_contiguous:
+            return product_of_equals(values, common, rows.intercept)
     total, product = np.zeros((dim, dim), dtype=dtype), np.empty((dim, dim), dtype=dtype)
     n_together, less = min(max(1, BLOCK // dim, dim // 4), 4096), np.empty(0) if centre is None else centre
     room = np.empty((min(n_together, picked.size), dim), dtype=dtype)

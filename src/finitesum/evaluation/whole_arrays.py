@@ -73,6 +73,23 @@ def _losses_of_some(loss: Any, targets: Vector, predictions: Vector, majorize: i
     return Losses(*(part if np.ndim(part) else np.full(predictions.size, float(part)) for part in found))
 
 
+def common_number(scales: Vector) -> float | None:
+    """Return the number that all scales are, None where they differ."""
+    return float(scales[0]) if scales.size and (scales == scales[0]).all() else None
+
+
+def product_of_equals(values: Matrix, scale: float, intercept: int) -> Matrix:
+    """Return scale X'X, with the intercept's column of ones or without: the rows are multiplied as they lie in memory."""
+    d = values.shape[1]
+    total = np.empty((d + intercept, d + intercept), dtype=values.dtype)
+    total[:d, :d] = values.T @ values  # which sees that it is symmetric
+    if intercept:
+        total[d, :d] = total[:d, d] = values.sum(axis=0)
+        total[d, d] = len(values)
+    total *= total.dtype.type(scale)
+    return total
+
+
 class WholeArrays:
     """All rows of a problem with one output, or a sample of them, as arrays."""
 
@@ -204,9 +221,15 @@ class WholeArrays:
 
         Few columns lie in memory one by one, so that they are scaled by long loops; else some rows at a time are.
         """
+        scales, common = scales[::every], common_number(scales[::every])
         if not self.is_tall:
-            return self._gram_of_rows(self._matrix_in(dtype)[::every], np.sqrt(scales[::every]).astype(dtype)[:, None])
-        key, columns, scales = np.dtype(dtype).char, self.columns_in(dtype)[:, ::every], scales[::every]
+            values = self._matrix_in(dtype)[::every]
+            if common is not None and values.dtype == dtype and values.flags.c_contiguous:
+                return product_of_equals(values, common, self.intercept)
+            return self._gram_of_rows(values, np.sqrt(scales).astype(dtype)[:, None])
+        key, columns = np.dtype(dtype).char, self.columns_in(dtype)[:, ::every]
+        if common is not None:
+            return np.asarray(columns @ columns.T) * columns.dtype.type(common)
         memory = self.room.pop(key, None)  # which other threads do not find then
         if memory is None or memory.size < columns.size:
             memory = np.empty(columns.size, dtype=dtype)
