@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from finitesum.evaluation.hessian import nanoseconds_in_arrays
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem, remembered
@@ -57,7 +58,8 @@ def costs_of(problem: Problem) -> Costs:
         return Costs(12.0 + 0.75 * rows.values.size / n, 8.0 + 0.18 * rows.stored_squares / n, factor)
     if isinstance(problem.rows, CSRRows):
         stored = np.diff(problem.rows.starts).astype(np.float64)
-        row = 8.0 + 0.18 * float(stored @ stored) / stored.size
+        in_arrays = nanoseconds_in_arrays(problem.rows)
+        row = 8.0 + 0.18 * float(stored @ stored) / stored.size if in_arrays is None else in_arrays / stored.size
         n_outputs = problem.n_outputs
         return Costs(12.0 + 0.75 * n_outputs * stored.mean(), 0.5 * n_outputs * (n_outputs + 1) * row, factor)
     return Costs(14.0 + 0.5 * dim, 10.0 + dim + 0.0125 * dim**2, factor)

@@ -70,13 +70,15 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
     a_solve = SOLVE * order**2
     now = digits / rate * (a_pass + (a_solve if factor.lower.size else 0.0))
     n, dim = problem.n_rows, order // (problem.n_outputs - 1)
+    caution = CAUTION if is_wide(problem) else 1.0
+    if caution * FACTOR * float(order) ** 3 >= now:  # whatever the rows
+        return 0
     rows = np.append(8.0 * dim * 2.0 ** np.arange(0.0, 8.0, 0.5), n)
     rows = rows[(rows < 0.7 * n) | (rows == n)]
     left = np.minimum(STALE + 2.0 * np.sqrt(dim / rows) * (1.0 - rows / n), MOST_LEFT)
     if is_wide(problem):
         a_solve += a_pass  # into the span of the rows, and out of it
     then = nanoseconds_of_factor(problem, rows) + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
-    caution = CAUTION if is_wide(problem) else 1.0
     return int(rows[then.argmin()]) if caution * then.min() < now else 0
 
 

@@ -242,7 +242,8 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
 def kept_mean(problem: Problem, direction: Vector) -> Vector:
     """Return a direction without the part that changes nothing: the mean over the classes of what is not penalised."""
     table, free = direction.reshape(problem.n_outputs, -1), several.free_coordinates(problem)
-    table[:, free] -= table[:, free].mean(axis=0)
+    if free.size:
+        table[:, free] -= table[:, free].mean(axis=0)
     return table.reshape(-1)
 
 
