@@ -1,6 +1,8 @@
 """Digests of arrays: by which data are known again."""
 
 import functools
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,15 @@ def digest_array(digest: Any, array: Any) -> None:
     block = _WHOLE_DIGEST_BYTES // _DIGEST_BLOCKS // array.itemsize
     for start in np.linspace(0, flat.size - block, _DIGEST_BLOCKS).astype(np.int64):
         digest.update(memoryview(flat[start : start + block]).cast("B"))
+
+
+def digest_of(arrays: Iterable[Any], parts: tuple[Any, ...]) -> str:
+    """Return the digest of arrays and of what other things are written as."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest_array(digest, array)
+    digest.update(repr(parts).encode())
+    return digest.hexdigest()
 
 
 @functools.cache

@@ -8,7 +8,6 @@ table (w_1, b_1; ...; w_K, b_K) of shape (K, dim), row by row in one vector. Wha
 run as Python on blocks of rows (`finitesum.problems.outputs`).
 """
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
 from finitesum.losses import Loss, LossName, Squared, as_loss, is_convex
 from finitesum.losses.arrays import row_numbers
-from finitesum.problems.digests import digest_array
+from finitesum.problems.digests import digest_of
 from finitesum.problems.given_term import convex_term
 from finitesum.problems.input import as_rows, checked_numbers, checked_targets, checked_weights
 from finitesum.problems.outputs import block_parts
@@ -389,17 +388,13 @@ class Problem:
 
         Of arrays beyond 256 MB it sees blocks spread over them, of a loss its module, name and parameters.
         """
-        digest = hashlib.blake2b(digest_size=16)
         if isinstance(self.rows, PartedRows):
+            arrays: Any = ()
             sizes: Any = self.rows.digests, self.rows.n_columns, self.rows.intercept
         else:  # the arrays before the sizes
-            sizes = self.rows[-3:]
-            for array in (*self.rows[:-3], self.targets, self.offsets, self.weights):
-                digest_array(digest, array)
-        loss = type(self.loss).__module__, repr(self.loss)
-        parts = (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size)
-        digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
-        return digest.hexdigest()
+            arrays, sizes = (*self.rows[:-3], self.targets, self.offsets, self.weights), self.rows[-3:]
+        loss = type(self.loss).__module__, repr(self.loss)  # the number of outputs follows from it and the targets' shape
+        return digest_of(arrays, (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size))
 
 
 def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:

@@ -35,7 +35,6 @@ their sizes, so that F falls along the direction. The references are those of `N
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
@@ -44,17 +43,16 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.hessian import ENOUGH_ROWS, hessian_in_single, is_part_enough, is_single
-from finitesum.evaluation.lines import line_through, slope_along
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.outputs import score_changes, scores_at, weighted_slopes
-from finitesum.evaluation.rounding import extended_slopes, in_extended_precision, is_rounded, is_rounded_by_norms
+from finitesum.evaluation.rounding import in_extended_precision, is_rounded, is_rounded_by_norms
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import has_few_rows, hessian_in_gradients, threads_for_factors
 from finitesum.methods.newton.few_rows import end_of_steps, step_from_gradient
 from finitesum.methods.newton.last_digits import point_on_grid
+from finitesum.methods.newton.searches import ACCURACY, searched
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, sizes_of, smooth_gradient, smooth_hessian, take_snapshot, with_majorants
-from finitesum.methods.subproblems.line_search import is_enough, with_gentler_slope
+from finitesum.methods.subproblems.line_search import is_enough
 from finitesum.methods.subproblems.positive_definite import apply_inverse, with_positive_eigenvalues
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
@@ -66,8 +64,8 @@ from finitesum.problems.partitioned import is_parted
 #: The model of a quadratic loss is F itself.
 EXACT, OF_QUADRATIC = 1e-4, 1e-9
 
-#: The fraction of the first slope that a search leaves, and the t from which steps are not cut further.
-ACCURACY, SHORTEST = 0.01, 1e-3
+#: The t from which steps are not cut further.
+SHORTEST = 1e-3
 
 #: The fraction of F that the rounding errors of a step back onto the set may cost, and from which a fall is one.
 HIDDEN, VISIBLE = 1e-13, 1e-16
@@ -108,41 +106,6 @@ class NewtonState(NamedTuple):
     n_hessians: int
     in_single: bool  # whether dense rows are summed to a Hessian in single precision, as long as that is enough
     is_rough: bool  # whether Hessians are those of a part of the rows
-
-
-def _losses_along(problem: AnySum, w: Vector, direction: Vector) -> Callable[[float], float]:
-    """Return t -> the slope of the mean loss along w + t direction."""
-    if isinstance(problem, FiniteSum):
-        return lambda t: float(problem.mean_value_and_gradient(w + t * direction)[1] @ direction)
-    if problem.n_outputs > 1:
-        scores, changes = scores_at(problem, w), score_changes(problem, direction)
-        return lambda t: float((weighted_slopes(problem, scores + t * changes) * changes).sum())
-    line = line_through(problem, w, direction)
-    return lambda t: slope_along(problem, line, t)
-
-
-def _searched(
-    problem: AnySum, w: Vector, direction: Vector, slopes: tuple[float, float | None], *, is_precise: bool = False
-) -> tuple[float, int]:
-    """Return t where the slope of F along the step is nearly 0, and how many slopes that took.
-
-    `slopes` are those at t = 0 and, where it is known, at t = 1. Predictions of a linear model are linear in t, and no
-    slope reads the rows.
-    """
-    term, n_slopes = problem.term, 0
-    if is_precise and isinstance(problem, Problem) and problem.n_outputs == 1:
-        of_losses = extended_slopes(problem, w, direction)
-    else:
-        of_losses = _losses_along(problem, w, direction)
-    along = term.quadratic * direction
-    linear, square = float(along @ w), float(along @ direction)
-
-    def slope(t: float) -> float:
-        nonlocal n_slopes
-        n_slopes += 1
-        return of_losses(t) + linear + t * square + term.slope(w + t * direction, direction)
-
-    return with_gentler_slope(slope, slopes[0], ACCURACY, slopes[1]), n_slopes
 
 
 def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
@@ -374,7 +337,7 @@ class Newton(SumMethod):
         if predicted < 0.0 and (is_long or not comes_closer(problem, state, there)):
             is_known = problem.term.is_smooth and not state.is_precise
             slopes = predicted, _slope_at_end(problem, state, there) if is_known else None
-            t, n_slopes = _searched(problem, w, direction, slopes, is_precise=state.is_precise)
+            t, n_slopes = searched(problem, w, direction, slopes, is_precise=state.is_precise)
             t = min(t, 1.0) if problem.is_constrained else t  # where rounding errors are all the slope, t has no bound
             n_gradients = there.n_gradients + (m * n_slopes if isinstance(problem, FiniteSum) else 0)
             there = _moved(problem, state._replace(n_gradients=n_gradients), w + t * direction, t)
