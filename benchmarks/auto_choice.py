@@ -8,8 +8,8 @@
 `measure` appends a line for each draw and method to benchmarks/results/auto_choice.csv. A draw has rows, columns, density,
 scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method of Newton's kind that treats it, and
 of the hinge both exact methods, is run twice, from the checked arrays to the coefficients, on one thread, by the
-processor's clock; the shortest counts (SAGA, in a first round, was the fastest on 4 of 534 draws). A method is given up
-after five times the seconds of the fastest so far. Kernels are compiled before. The halves have no family of data in
+processor's clock; the shorter time counts, and runs that compile do not. A method is given up after five times the seconds
+of the fastest so far. (SAGA, in a first round, was the fastest on 4 of 534 draws.) The halves have no family of data in
 common: `fit` writes the figures of `finitesum.methods.forecasts` by the one, and the page shows the other: what `choose`
 takes of it, by the seconds of the best method. `run` measures `auto` itself, beside the best method once more.
 """
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numba.core import event
 from records import RESULTS, table_of
 from scipy.optimize import least_squares
 from threadpoolctl import threadpool_limits
@@ -59,11 +60,8 @@ GIVE_UP, LEAST_SECONDS = 5.0, 0.05
 #: The first of the draws with many rows, and of those with losses of a mean, every other four of which have many rows.
 TALL, OF_MEANS = 1000, 2000
 
-#: Runs that are measured of a method on a draw.
-N_RUNS = 2
-
-#: Entries beyond which kernels run as machine code in any case.
-SMALL = 200_000
+#: Runs that are measured of a method on a draw, and those at most that compile and are not.
+N_RUNS, MOST_COMPILED = 2, 4
 
 
 def _shape(rng: Any, tall: bool, rows: tuple[float, float], columns: tuple[float, float]) -> tuple[int, int]:
@@ -203,20 +201,36 @@ def _fits(problem: Problem, name: str) -> bool:
     return not by_matrix or (order <= 3000 and (problem.rows.is_sparse() or n * order * order <= 3e10))
 
 
-def measure_draw(half: str, k: int, best: float, tried: set[str], known: set[Any], names: Any, out: Any) -> None:
-    """Send a line for each method that treats draw k and was not tried; `known` holds what was compiled.
+class Compiling(event.Listener):
+    """The seconds that this process has compiled for."""
+
+    def __init__(self) -> None:
+        self.seconds, self.depth, self.began = 0.0, 0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self.depth == 0:
+            self.began = time.process_time()
+        self.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self.seconds += time.process_time() - self.began
+
+
+def measure_draw(half: str, k: int, best: float, tried: set[str], compiling: Compiling, names: Any, out: Any) -> None:
+    """Send a line for each method that treats draw k and was not tried; runs that compile are begun again.
 
     Where names are given, it is these, the first of which was the fastest before.
     """
     _, given, tol = drawn(half, k)
     problem = Problem.linear(**given)
-    kind = (given["loss"], bool(given["l1_ratio"]), problem.rows.is_sparse(), given["X"].size > SMALL)
     for name in names or dict.fromkeys((choose(problem, tol).method.name, *CANDIDATES)):
         if name in tried or not _fits(problem, name):
             continue
         limit, times = max(GIVE_UP * best, LEAST_SECONDS), []
-        for _ in range(N_RUNS if (is_known := (name, kind) in known) else N_RUNS + 1):
-            began = time.process_time()
+        for _ in range(N_RUNS + MOST_COMPILED):
+            began, compiled = time.process_time(), compiling.seconds
             out.send(("begins", name, limit))
             result = minimize(
                 Problem.linear(**given),
@@ -224,15 +238,12 @@ def measure_draw(half: str, k: int, best: float, tried: set[str], known: set[Any
                 tol=tol,
                 max_iter=1e5,
                 measure_every=0,
-                callback=lambda _, began=began, limit=limit: time.process_time() - began > limit,
+                callback=lambda _, over=began + limit - compiled: time.process_time() - compiling.seconds > over,
             )
             seconds = time.process_time() - began
-            if not is_known:  # that run may have compiled
-                is_known = True
-                known.add((name, kind))
-                continue
-            times.append(seconds)
-            if min(times) > limit or not result.success:
+            if compiling.seconds == compiled:
+                times.append(seconds)
+            if len(times) == N_RUNS or (times and (min(times) > limit or not result.success)):
                 break
         if result.success:
             best = min(best, *times)
@@ -243,11 +254,12 @@ def measure_draw(half: str, k: int, best: float, tried: set[str], known: set[Any
 
 
 def _work(half: str, draws: list[int], most_seconds: float, tried: set[str], best: float, names: Any, out: Any) -> None:
-    known: set[Any] = set()
+    compiling = Compiling()
+    event.register("numba:compile", compiling)
     with threadpool_limits(1):
         for k in draws:
             out.send(("draw", k))
-            measure_draw(half, k, best, tried, known, names.get(k), out)
+            measure_draw(half, k, best, tried, compiling, names.get(k), out)
             tried, best = set(), most_seconds / GIVE_UP
 
 

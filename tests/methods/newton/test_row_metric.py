@@ -65,3 +65,12 @@ def test_newton_cg_needs_fewer_products_with_it(monkeypatch):
     assert runs[0].n_passes < 0.6 * runs[1].n_passes
     assert runs[0].n_hessian_passes > 0.0 == runs[1].n_hessian_passes
     np.testing.assert_allclose(runs[0].x, runs[1].x, atol=1e-5)
+
+
+@pytest.mark.parametrize("curvature", [0.0, 1e-300])
+def test_it_is_none_where_no_row_has_curvature(curvature):
+    problem = problem_of(1.0, loss="smoothed-hinge")
+    order = np.arange(problem.n_components)
+    sample, diagonal = sample_of(problem, order), problem.term.quadratic + 1e-3
+    metric = row_metric.metric_at(problem, np.full(problem.n_rows, curvature), sample, order, diagonal)
+    assert metric.rows.size == 0

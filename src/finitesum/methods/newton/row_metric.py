@@ -114,13 +114,18 @@ def _mean_curvature(problem: Problem, curvatures: Any, sample: Sample) -> float:
 
 
 def _shrinkage(table: Matrix, r: int) -> tuple[float, float]:
-    """Return e for r rows, and the trace of their S, from some of them: shape (m, dim), of all n, divided by sqrt(r)."""
+    """Return e for r rows, and the trace of their S, from some of them: shape (m, dim), of all n, divided by sqrt(r).
+
+    e is 1 where none of them has curvature: nothing is known of S.
+    """
     m, dim = table.shape
     product = (table @ table.T).astype(np.float64) * (r / m)
     square, trace = float(np.einsum("ij,ij->", product, product)), float(np.trace(product))
     noise = max(float((np.diagonal(product) ** 2).sum()) - square / m, 0.0) / (m - 1)  # of the m rows
     signal = max(square - trace**2 / dim - noise * m, 1e-12 * square)
     noise *= m * m / r
+    if signal + noise == 0.0:
+        return 1.0, trace
     return max(noise / (signal + noise), LEAST_SHRUNK), trace
 
 
