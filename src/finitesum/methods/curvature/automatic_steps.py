@@ -28,6 +28,8 @@ from finitesum.methods.curvature.trust import ALL, Comparison, Trust, TrustRule,
 from finitesum.methods.delayed_visits import Visit
 from finitesum.methods.visits import AnySum, descend
 from finitesum.problems.linear import Problem, View
+from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.term_penalties import WeightedElasticNet
 
 #: Model steps that a visit takes at most: beyond it a visit costs more than it can gain.
 MOST_MODEL_STEPS = 200
@@ -312,9 +314,19 @@ def controlled_pass(
     return controlled_visits(problem, visits, w, previous, taylor.opened(model), control, rule), visits.size
 
 
+def _with_weights(problem: AnySum) -> Any:
+    """Return the view with the plain elastic net as one with weights of 1: both have one machine code, of the same bits."""
+    view, penalty = problem.view, problem.view.penalty
+    if not isinstance(problem, Problem) or not isinstance(penalty, ElasticNet):
+        return view
+    ones = np.ones(view.n_penalised)
+    weighted: Any = WeightedElasticNet(penalty.l1, penalty.l2, ones, ones)
+    return view._replace(penalty=weighted)
+
+
 def controlled_visits(
     problem: AnySum, visits: Any, w: Vector, previous: Vector, model: OpenModel, control: Control, rule: StepRule
 ) -> Control:
     """Run visits, of components or of changes that were asked for ahead, in place; return the control."""
-    trust, eigenvalue, sequence = _controlled_visits(problem.view, visits, w, previous, model, control, rule)
+    trust, eigenvalue, sequence = _controlled_visits(_with_weights(problem), visits, w, previous, model, control, rule)
     return control._replace(trust=trust, eigenvalue=float(eigenvalue), sequence=float(sequence))
