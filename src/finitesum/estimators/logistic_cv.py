@@ -188,7 +188,7 @@ solver_, cov_params_, standard_errors_
         folds = [self._fold(data, *split) for split in splitter.split(data.X, data.y, **split_params)]
         found, scores = [], []
         for one in estimators:
-            here = with_alpha(one, problem, alpha_of_C(float(self.Cs_[0]), data.total_weight))
+            here = with_alpha(one, problem, alpha_of_C(float(self.Cs_[-1]), data.total_weight))
             paths = solve_folds(one, here, data, folds, self.Cs_)
             pairs = zip(folds, paths.of_folds, strict=True)
             scores.append([self._scores(data, fold.test, path.points, score_params) for fold, path in pairs])

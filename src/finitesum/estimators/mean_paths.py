@@ -47,7 +47,7 @@ def solved_together(
     total : float
         The sum of all weights.
     """
-    problem = with_alpha(estimator, problem, float(strengths[0]))
+    problem = with_alpha(estimator, problem, float(strengths[-1]))
     n_numbers = more.size * (NUMBERS * strengths.size * problem.dim + problem.n_rows)
     if n_numbers > MOST_NUMBERS or not _is_suited(estimator, problem):
         return None

@@ -19,7 +19,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import runs_in_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.base import Curved
-from finitesum.problems.linear import Problem, n_numbers, remembered
+from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 
 #: Rows whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
@@ -267,11 +268,11 @@ def whole_arrays(problem: Problem) -> WholeArrays | None:
     return _as_arrays(problem)
 
 
-@remembered
+@remembered_of_rows
 def _numbers_touched(problem: Problem) -> float:
     return n_numbers(problem)
 
 
-@remembered
+@remembered_of_rows
 def _as_arrays(problem: Problem) -> WholeArrays:
     return WholeArrays(problem)

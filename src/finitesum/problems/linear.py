@@ -10,11 +10,10 @@ run as Python on blocks of rows (`finitesum.problems.outputs`).
 
 import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,6 @@ from finitesum.problems.rows import EVERY, CSRRows, DenseRows
 from finitesum.problems.survey import bind, partitioned_term, read_parts
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import TermPenalty, described
-
-T = TypeVar("T")
 
 
 class View(NamedTuple):
@@ -87,8 +84,7 @@ def n_numbers(view: "View | Problem", *_others: Any) -> float:
 
 #: Cached properties, and what is derived from the rows, that do not depend on the size of components.
 _KEPT = "term", "has_offsets", "is_smooth", "equal_weight"
-_OF_SUMS = "_as_arrays", "_numbers_touched", "_frobenius", "sum_of_squares", "squares_of_rows"
-_KEPT_DERIVED = *_OF_SUMS, "costs_of", "traits_of", "hessian_sample", "_times_of_products", "stops_of_parts"
+_KEPT_DERIVED = "costs_of", "traits_of", "hessian_sample", "stops_of_parts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,8 +303,19 @@ class Problem:
         """What was derived from the problem, by what it is (costs, copies): kept as long as the problem is, never saved."""
         return {}
 
+    @cached_property
+    def of_rows(self) -> dict[str, Any]:
+        """The same of rows, weights and loss alone: shared with the problems that differ in penalty or batch size."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "derived"}
+        return {name: value for name, value in vars(self).items() if name not in ("derived", "of_rows")}
+
+    def with_penalty(self, penalty: TermPenalty) -> "Problem":
+        """Return the same problem with another penalty: what is known of the rows is known of it."""
+        found = replace(self, penalty=penalty)
+        vars(found)["of_rows"] = self.of_rows
+        return found
 
     def batched(self, batch_size: int) -> "Problem":
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
@@ -324,6 +331,7 @@ class Problem:
         own = _KEPT[1:] if self.constraint.has_memory else _KEPT  # a term has its set's memory
         for known, names, kept in (vars(self), own, vars(batched)), (self.derived, _KEPT_DERIVED, batched.derived):
             kept.update({name: known[name] for name in names if name in known})
+        vars(batched)["of_rows"] = self.of_rows
         return batched
 
     @property
@@ -400,18 +408,3 @@ class Problem:
         parts = (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size)
         digest.update(repr(parts).encode())  # the number of outputs follows from the targets' shape and the loss
         return digest.hexdigest()
-
-
-def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
-    """Return a function of a problem whose results are kept by its name, in `Problem.derived`, unless it is one itself."""
-
-    @wraps(function)
-    def from_memory(problem: Problem, name: str = function.__name__) -> T:
-        if name in (memory := problem.derived):
-            return memory[name]  # type: ignore[no-any-return]
-        found = function(problem)
-        if found is not problem:  # which would stay, with its rows, until garbage is collected
-            memory[name] = found
-        return found
-
-    return from_memory
