@@ -64,7 +64,9 @@ def test_screens_are_safe_and_gaps_bound_what_is_left(loss, kind):
         assert exact.optimality <= 1e-9
         is_in = np.abs(exact.x[:D]) > 1e-7 * np.abs(exact.x).max(initial=1e-300)
         for distance in (1.0, 1e-2, 1e-4, 1e-6, 1e-8, 0.0):
-            step = rng.standard_normal(problem.dim) * np.append(1.0 / column_spreads(problem), np.ones(int(problem.has_intercept)))
+            step = rng.standard_normal(problem.dim) * np.append(
+                1.0 / column_spreads(problem), np.ones(int(problem.has_intercept))
+            )
             w = exact.x + distance * step * (rng.random(problem.dim) < 0.5)
             known = gap_of(problem, X, w)
             value = evaluate(problem, w).objective

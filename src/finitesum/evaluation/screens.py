@@ -1,8 +1,8 @@
-r"""Safe screens: columns that have no coefficient at the minimum, as a duality gap proves, for losses of bounded curvature.
+r"""Safe screens: columns that a duality gap proves to have no coefficient at the minimum, of losses of bounded curvature.
 
-Of F(w, b) = sum_i p_i phi_i(z_i) + sum_j (q_j w_j^2 / 2 + t_j |w_j|), z_i = x_i'w + b + o_i, the dual problem is to maximise
+Of F(w, b) = sum_i p_i phi_i(z_i) + sum_j (q_j w_j^2 / 2 + t_j |w_j|), z_i = x_i'w + b + o_i, the dual problem is
 
-    D(theta) = sum_i p_i (theta_i o_i - phi_i*(theta_i)) - sum_j r_j*(v_j),    v = sum_i p_i theta_i x_i,
+    max_theta D(theta) = sum_i p_i (theta_i o_i - phi_i*(theta_i)) - sum_j r_j*(v_j),    v = sum_i p_i theta_i x_i,
     r_j*(v_j) = max(|v_j| - t_j, 0)^2 / (2 q_j),  where q_j = 0 at |v_j| <= t_j alone,
 
 with sum_i p_i theta_i = 0 where there is an intercept. Second derivatives phi'' <= L make phi* strongly convex, so that any
@@ -14,9 +14,9 @@ and w*_j = 0 where |v*_j| < t_j, hence where
 
     |v_j| + c_j sqrt(2 L G) < t_j,    c_j^2 = sum_i p_i x_ij^2, or with an intercept sum_i p_i (x_ij - mean_j)^2.
 
-The dual point is that of a primal one: the slopes s_i = phi_i'(z_i), times a number a_i in [0, 1] that makes it feasible. The
-slopes above or below 0 are scaled down until their sums cancel, and all of them until |v_j| <= t_j. No conjugate need be known:
-phi_i*(s_i) = s_i z_i - phi_i(z_i), and where phi >= 0
+The dual point is that of a primal one: the slopes s_i = phi_i'(z_i), times a number a_i in [0, 1] that makes it feasible.
+The slopes above or below 0 are scaled down until their sums cancel, and all of them until |v_j| <= t_j. No conjugate is
+needed: phi_i*(s_i) = s_i z_i - phi_i(z_i), and where phi >= 0
 
     phi_i*(a_i s_i) <= a_i phi_i*(s_i) - a_i (1 - a_i) s_i^2 / (2 L),
 
@@ -137,7 +137,7 @@ def gap_at(problem: Problem, w: Vector, predictions: Vector, slopes: Vector, val
 
 
 def _balanced(problem: Problem, slopes: Vector, of_rows: Vector) -> tuple[Vector, float]:
-    """Return factors in [0, 1] with which the slopes have sum 0 where there is an intercept, and what they change them by."""
+    """Return factors in [0, 1] that bring the slopes' sum to 0 beside an intercept, and what they change them by."""
     factors = np.ones(slopes.size)
     if not problem.has_intercept:
         return factors, 0.0

@@ -367,7 +367,9 @@ class Problem:
     @cached_property
     def _one_output(self) -> "Problem":
         zeros: Any = np.zeros(self.n_rows) if not is_parted(self) else np.broadcast_to(0.0, self.n_rows)
-        return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
+        found = replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
+        vars(found)["of_rows"] = self.of_rows.setdefault("one_output", {})
+        return found
 
     @cached_property
     def equal_weight(self) -> float:
