@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Flags, Matrix, Vector
+from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.row_products import combination
 from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import losses_at
@@ -103,13 +103,19 @@ def _solved(problem: Problem, start: Duals, enough: float, accuracy: float) -> D
             t *= 0.5
             if t < 0.5**MOST_HALVINGS:
                 return None
-            parts = zip(here.point, end, strict=True)
-            there = _at(problem, Duals(*(one + t * (other - one) for one, other in parts)))
+            there = _at(problem, _between(here.point, end, t))
         here, before = there, squared if t == 1.0 else math.nan
     return None
 
 
-def with_products(problem: Problem, whole: Problem, chosen: Vector) -> Problem:
+def _between(start: Duals, end: Duals, t: float) -> Duals:
+    """Return the point at t of the way, which is linear in all that a point has."""
+    z = start.z + t * (end.z - start.z)
+    predictions = start.predictions + t * (end.predictions - start.predictions)
+    return Duals(z, start.intercept + t * (end.intercept - start.intercept), predictions)
+
+
+def with_products(problem: Problem, whole: Problem, chosen: Indices) -> Problem:
     """Let a problem of some rows of another one know their products from those of all rows, and return it."""
     if problem.n_rows == chosen.size:
         problem.of_rows["products_of_rows"] = products_of_rows(whole)[np.ix_(chosen, chosen)]
