@@ -1,6 +1,8 @@
 """Cross-validation and paths: scores that are missing, metrics without weights, parameters that mean nothing there."""
 
 import math
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +10,13 @@ import scipy.sparse as sp
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
-from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
+from finitesum import LogisticRegression, LogisticRegressionCV, Problem, logistic_path
 from finitesum.constraints import L1Ball
+from finitesum.evaluation.class_hessians import hessian_of_differences
+from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.row_space import products_of_rows
+from finitesum.evaluation.whole_arrays import with_zeros
+from finitesum.problems.penalties import elastic_net
 from finitesum.running import class_paths, few_rows_paths, together
 
 CHEAP = {"solver": "newton"}
@@ -264,6 +271,42 @@ def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkey
     exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+def test_strengths_of_several_classes_share_hessians(monkeypatch):
+    X, y = classes_of(3, n=300)
+    made, folds = [], []
+
+    def noted(problem, *given):
+        (made if problem.n_rows == 300 else folds).append(problem.n_rows)
+        return hessian_of_differences(problem, *given)
+
+    monkeypatch.setattr(class_paths, "hessian_of_differences", noted)
+    LogisticRegressionCV(np.logspace(-5, 5, 20), cv=3).fit(X, y)
+    assert 2 <= len(made) <= 8  # of 20 strengths, at two steps of each
+    assert len(folds) <= 6  # which have those of all rows
+
+
+@pytest.mark.parametrize(("density", "is_dense"), [(0.5, True), (0.1, False)])
+def test_sparse_rows_with_few_zeros_are_matrices_in_folds(density, is_dense):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.standard_normal((200, 10)) * (rng.random((200, 10)) < density))
+    problem = Problem.linear(X, rng.random(200) < 0.5, alpha=0.1)
+    found = with_zeros(problem)
+    assert found.rows.is_sparse() != is_dense
+    w = rng.standard_normal(problem.dim)
+    np.testing.assert_allclose(evaluate(found, w).gradient, evaluate(problem, w).gradient, rtol=1e-12, atol=1e-15)
+
+
+def test_problems_that_differ_in_their_penalty_share_what_is_known_of_the_rows():
+    X, y = data(n=20, d=40)
+    problem = Problem.linear(X, y, alpha=1.0)
+    other = problem.batched(4).with_penalty(elastic_net(0.5, 0.1)).batched(2)
+    assert products_of_rows(other) is products_of_rows(problem)
+    assert other.term.has_l1
+    assert not problem.term.has_l1
+    assert "products_of_rows" not in replace(problem, weights=problem.weights[::-1]).of_rows
+    assert not pickle.loads(pickle.dumps(problem)).of_rows
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
