@@ -273,6 +273,17 @@ def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkey
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_path_that_ends_without_a_penalty_has_a_method_for_its_other_strengths(n_classes):
+    X, y = classes_of(n_classes)
+    path = logistic_path(X, y, Cs=[0.05, np.inf], l1_ratio=1.0, tol=1e-9)
+    assert (path.optimality <= 1e-9).all()
+    for C, coef in zip(path.Cs, path.coefs, strict=True):
+        alone = LogisticRegression(C, l1_ratio=1.0, tol=1e-9).fit(X, y).coef_
+        free = n_classes > 2 and C == np.inf  # what all classes share changes nothing without a penalty
+        assert coef - free * coef.mean(axis=0) == pytest.approx(alone - free * alone.mean(axis=0), abs=1e-5)
+
+
 def test_strengths_of_several_classes_share_hessians(monkeypatch):
     X, y = classes_of(3, n=300)
     made, folds = [], []

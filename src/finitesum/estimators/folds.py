@@ -1,9 +1,10 @@
 """The paths of a cross-validation: every fold's solutions for all strengths of the penalty, at the cost of few fits.
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
-Elsewhere each fold has its own path, to `tol`, or with several classes, an l2 penalty and a Hessian that is cheap to parts
-of a standard error, too (`finitesum.running.class_paths`). The fit to all rows begins at the mean of the folds' solutions,
-which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
+Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with fewer rows
+than columns (`finitesum.running.few_rows_paths`), and with several classes and a Hessian that is cheap
+(`finitesum.running.class_paths`). Which way is taken depends on the method for the smallest penalty. The fit to all rows
+begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
 
 from copy import copy
@@ -73,7 +74,7 @@ class Paths(NamedTuple):
 
 
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
-    """Return the paths of all folds, and points near those of all rows; the problem is that of all rows."""
+    """Return the paths of all folds, and points near those of all rows; the problem is that of all rows at the last C."""
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
     is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
     n_wanted = (1 if problem.is_smooth else L1_ROWS) * problem.dim  # with fewer rows than columns few of them span all

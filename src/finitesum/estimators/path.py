@@ -91,9 +91,12 @@ def solve_path(
     n_threads: int | None = None,
     starts: Matrix | None = None,
 ) -> list[Result]:
-    """Return the results for falling strengths, the first of which is the problem's, from one start or from one each."""
+    """Return the results for falling strengths, the first of which is the problem's, from one start or from one each.
+
+    The method is that for the last one > 0, where the time goes, and treats all of them.
+    """
     results: list[Result] = []
-    last = with_alpha(estimator, first, float(alphas[-1]))
+    last = with_alpha(estimator, first, float(([alpha for alpha in alphas if alpha > 0.0] or alphas)[-1]))
     method = as_solver(estimator.solver, estimator.step_size, last, tol=estimator.tol, n_threads=n_threads)
     for k, alpha in enumerate(alphas):
         problem = with_alpha(estimator, first, float(alpha))
