@@ -4,6 +4,7 @@ A pass reads each block of rows once: its predictions at all points are one matr
 elementwise, and the gradients are another product. So a point costs a fraction of a pass of its own.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,19 @@ def _points_together(predictions: Matrix) -> list[slice]:
     return [slice(first, first + size) for first in range(0, len(predictions), size)]
 
 
+def _in_one_line(function: Callable[[Vector, Vector], Any], predictions: Matrix, targets: Vector) -> Matrix:
+    """Return a function of predictions and targets at several points, which it is given as one array."""
+    found = function(predictions.ravel(), np.broadcast_to(targets, predictions.shape).ravel())
+    return np.broadcast_to(found, predictions.size).reshape(predictions.shape)  # some have one number for all
+
+
 @array_form(_to_slopes, lambda loss, targets, weights, which, predictions, size: size)
 def _to_slopes_in_arrays(
     loss: Any, targets: Vector, weights: Matrix, which: Indices, predictions: Matrix, size: float
 ) -> None:
     takes, has_all = in_arrays(loss), bool((weights > 0.0).all())
     for some in _points_together(predictions):
-        slopes, scales = takes.d1(predictions[some], targets), weights[which[some]]
+        slopes, scales = _in_one_line(takes.d1, predictions[some], targets), weights[which[some]]
         predictions[some] = scales * slopes if has_all else np.where(scales > 0.0, scales * slopes, 0.0)
 
 
@@ -71,7 +78,7 @@ def _to_curvatures(loss: Any, targets: Vector, predictions: Matrix, size: float)
 def _to_curvatures_in_arrays(loss: Any, targets: Vector, predictions: Matrix, size: float) -> None:
     takes = in_arrays(loss)
     for some in _points_together(predictions):
-        predictions[some] = takes.d1_d2(predictions[some], targets)[1]
+        predictions[some] = _in_one_line(lambda *at: takes.d1_d2(*at)[1], predictions[some], targets)
 
 
 def _predictions(problem: Problem, rows: Any, some: slice, points: Matrix) -> Matrix:
