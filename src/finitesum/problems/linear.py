@@ -312,7 +312,7 @@ class Problem:
         return {name: value for name, value in vars(self).items() if name not in ("derived", "of_rows")}
 
     def with_penalty(self, penalty: TermPenalty) -> "Problem":
-        """Return the same problem with another penalty, as `as_penalty` makes it: what is known of the rows is known of it."""
+        """Return the problem with another penalty, as `as_penalty` makes it: what is known of the rows is known of it."""
         found = replace(self, penalty=penalty)
         vars(found)["of_rows"] = self.of_rows
         return found
