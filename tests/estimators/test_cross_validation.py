@@ -1,6 +1,8 @@
 """Cross-validation and paths: scores that are missing, metrics without weights, parameters that mean nothing there."""
 
 import math
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +10,14 @@ import scipy.sparse as sp
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
-from finitesum import LogisticRegression, LogisticRegressionCV, logistic_path
+from finitesum import LogisticRegression, LogisticRegressionCV, Problem, logistic_path
 from finitesum.constraints import L1Ball
-from finitesum.running import class_paths, together
+from finitesum.evaluation.class_hessians import hessian_of_differences
+from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.row_space import products_of_rows
+from finitesum.evaluation.whole_arrays import with_zeros
+from finitesum.problems.penalties import elastic_net
+from finitesum.running import class_paths, few_rows_paths, together
 
 CHEAP = {"solver": "newton"}
 
@@ -88,6 +95,8 @@ def test_a_path_uses_threads():
     assert np.allclose(one.coefs, two.coefs, atol=1e-8)
 
 
+WIDE = {"n": 60, "d": 240, "Cs": np.logspace(-3, 2, 6)}
+
 #: What may differ between cross-validations whose folds are solved together: data, weights, parameters.
 TOGETHER = {
     "dense": {},
@@ -103,6 +112,9 @@ TOGETHER = {
     "no penalty": {"Cs": [0.1, np.inf]},
     "other splits": {"cv": ShuffleSplit(3, random_state=0)},
     "one fold at a time": {"most": 1.0},
+    "wide": WIDE,
+    "wide, csr": WIDE | {"sparse": True, "fit_intercept": False},
+    "wide, weights and offsets": WIDE | {"weighted": True, "offsets": True, "class_weight": "balanced"},
 }
 
 
@@ -125,7 +137,8 @@ def test_folds_solved_together_are_fits_to_a_part_of_a_standard_error(case, monk
     X = rng.standard_normal((n, d)) * np.array([0.1, 3.0] * d)[:d] + 0.3
     if is_sparse := given.pop("sparse", False):
         X *= rng.random((n, d)) < 0.3
-    y = (X.sum(axis=1) + given.pop("noise", 2.0) * rng.logistic(size=n) > 0).astype(int)
+    scores = X.sum(axis=1) - (X.sum(axis=1).mean() if d > n else 0.0)
+    y = (scores + given.pop("noise", 2.0) * rng.logistic(size=n) > 0).astype(int)
     data = sp.csr_array(X) if is_sparse else X
     weights = rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if given.pop("weighted", False) else None
     offsets = rng.standard_normal(n) if given.pop("offsets", False) else None
@@ -161,6 +174,36 @@ def test_what_is_not_solved_together_is_solved_alone(monkeypatch):
         exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+@pytest.mark.parametrize("what", ["MOST_STEPS", "ENOUGH"])
+def test_what_few_rows_do_not_solve_is_solved_alone(what, monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((50, 240))
+    y, Cs = (X[:, 0] + rng.logistic(size=50) > 0).astype(int), np.logspace(-2, 2, 5)
+    if what == "MOST_STEPS":
+        monkeypatch.setattr(few_rows_paths, "MOST_STEPS", 1)
+    else:  # no step brings F down by so much: all are halved
+        monkeypatch.setattr(few_rows_paths, "ENOUGH", 1e9)
+    exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(exact, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+def test_folds_of_sparse_rows_are_solved_together_where_the_smallest_penalty_is_newtons(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.standard_normal((900, 40)) * (rng.random((900, 40)) < 0.3))
+    y = X @ rng.standard_normal(40) + rng.logistic(size=900) > 0
+    found = []
+
+    def noted(*given, **named):
+        found.append(together.solve_together(*given, **named))
+        return found[-1]
+
+    monkeypatch.setattr("finitesum.estimators.folds.solve_together", noted)
+    LogisticRegressionCV(np.logspace(-4, 4, 6), cv=3, l1_ratio=1.0).fit(X, y)
+    assert len(found) == 1
+    assert found[0].is_solved.mean() > 0.8
 
 
 #: What may differ between cross-validations of several classes: data, weights, parameters.
@@ -209,7 +252,8 @@ def test_folds_of_several_classes_are_fits_to_a_part_of_a_standard_error(case, m
         assert np.sqrt(np.average((moved**2).sum(axis=1), weights=base)) < 10 * together.ACCURACY
         scores[f, k] = log_loss(y[test], of_test, sample_weight=None if weights is None else weights[test])
     np.testing.assert_allclose(model.scores_, -scores, rtol=1e-3)
-    assert model.Cs_[scores.mean(axis=0).argmin()] == model.C_
+    means = scores.mean(axis=0)
+    assert means[list(model.Cs_).index(model.C_)] <= means.min() + 1e-5  # a tie, where it is not the best
     own = {"l1_ratio": model.l1_ratio, "class_weight": model.class_weight, "fit_intercept": model.fit_intercept}
     alone = LogisticRegression(model.C_, tol=1e-10, **own).fit(data, y, sample_weight=weights, offset=offsets)
     assert np.abs(model.coef_ - alone.coef_).max() < 1e-5  # the fit to all rows has tol
@@ -227,6 +271,53 @@ def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkey
     exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_path_that_ends_without_a_penalty_has_a_method_for_its_other_strengths(n_classes):
+    X, y = classes_of(n_classes)
+    path = logistic_path(X, y, Cs=[0.05, np.inf], l1_ratio=1.0, tol=1e-9)
+    assert (path.optimality <= 1e-9).all()
+    for C, coef in zip(path.Cs, path.coefs, strict=True):
+        alone = LogisticRegression(C, l1_ratio=1.0, tol=1e-9).fit(X, y).coef_
+        free = n_classes > 2 and math.isinf(C)  # what all classes share changes nothing without a penalty
+        assert coef - free * coef.mean(axis=0) == pytest.approx(alone - free * alone.mean(axis=0), abs=1e-5)
+
+
+def test_strengths_of_several_classes_share_hessians(monkeypatch):
+    X, y = classes_of(3, n=300)
+    made, folds = [], []
+
+    def noted(problem, *given):
+        (made if problem.n_rows == 300 else folds).append(problem.n_rows)
+        return hessian_of_differences(problem, *given)
+
+    monkeypatch.setattr(class_paths, "hessian_of_differences", noted)
+    LogisticRegressionCV(np.logspace(-5, 5, 20), cv=3).fit(X, y)
+    assert 2 <= len(made) <= 8  # of 20 strengths, at two steps of each
+    assert len(folds) <= 6  # which have those of all rows
+
+
+@pytest.mark.parametrize(("density", "is_dense"), [(0.5, True), (0.1, False)])
+def test_sparse_rows_with_few_zeros_are_matrices_in_folds(density, is_dense):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.standard_normal((200, 10)) * (rng.random((200, 10)) < density))
+    problem = Problem.linear(X, rng.random(200) < 0.5, alpha=0.1)
+    found = with_zeros(problem)
+    assert found.rows.is_sparse() != is_dense
+    w = rng.standard_normal(problem.dim)
+    np.testing.assert_allclose(evaluate(found, w).gradient, evaluate(problem, w).gradient, rtol=1e-12, atol=1e-15)
+
+
+def test_problems_that_differ_in_their_penalty_share_what_is_known_of_the_rows():
+    X, y = data(n=20, d=40)
+    problem = Problem.linear(X, y, alpha=1.0)
+    other = problem.batched(4).with_penalty(elastic_net(0.5, 0.1)).batched(2)
+    assert products_of_rows(other) is products_of_rows(problem)
+    assert other.term.has_l1
+    assert not problem.term.has_l1
+    assert "products_of_rows" not in replace(problem, weights=problem.weights[::-1]).of_rows
+    assert not pickle.loads(pickle.dumps(problem)).of_rows
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -78,3 +78,23 @@ def test_threads_change_nothing_that_counts():
     one, two = (PoissonRegressorCV(alphas=ALPHAS, cv=FOLDS, n_threads=n).fit(X, y) for n in (None, 2))
     np.testing.assert_allclose(one.scores_, two.scores_, rtol=1e-9)
     assert one.alpha_ == two.alpha_
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_folds_with_fewer_rows_than_columns_have_paths_by_the_products_of_rows(loss, sparse, together_alone):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((60, 240)) * (rng.random((60, 240)) < (0.4 if sparse else 1.0))
+    y = rng.poisson(np.exp(0.3 * X[:, 0] + 1.0)) + 1.0
+    weights, alphas = rng.integers(1, 3, 60).astype(float), np.geomspace(1.0, 1e-2, 4)
+    model = LinearRegressorCV(loss, alphas=alphas, l1_ratio=0.0, cv=FOLDS)
+    model.fit(scipy.sparse.csr_array(X) if sparse else X, y, weights)
+    for k, alpha in enumerate(alphas):
+        for fold, (train, test) in enumerate(FOLDS.split(y)):
+            alone = LinearRegressor(loss, alpha=alpha, l1_ratio=0.0, tol=1e-10).fit(X[train], y[train], weights[train])
+            u = X[test] @ alone.coef_ + alone.intercept_
+            losses = np.exp(u) - y[test] * u if loss == "poisson" else u + y[test] * np.exp(-u)
+            expected = -float(np.average(losses + _constant(loss, y[test]), weights=weights[test]))
+            assert model.scores_[fold, 0, k] == pytest.approx(expected, rel=2e-5, abs=2e-5)
+    exact = LinearRegressor(loss, alpha=model.alpha_, l1_ratio=0.0, tol=1e-10).fit(X, y, weights)
+    assert model.coef_ == pytest.approx(exact.coef_, abs=1e-6)

@@ -1,15 +1,17 @@
 """The paths of a cross-validation: every fold's solutions for all strengths of the penalty, at the cost of few fits.
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
-Elsewhere each fold has its own path, to `tol`, or with several classes, an l2 penalty and a Hessian that is cheap to parts
-of a standard error, too (`finitesum.running.class_paths`). The fit to all rows begins at the mean of the folds' solutions,
-which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
+Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with fewer rows
+than columns (`finitesum.running.few_rows_paths`), and with several classes and a Hessian that is cheap
+(`finitesum.running.class_paths`). Which way is taken depends on the method for the smallest penalty. The fit to all rows
+begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
 
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.threads import limited_blas, map_tasks
@@ -17,8 +19,9 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.path import path_of_classes, with_alpha
 from finitesum.estimators.solvers import as_solver
-from finitesum.evaluation.row_space import from_row_space, is_wide, row_space
+from finitesum.evaluation.row_space import from_row_space, is_wide, products_of_rows, row_space
 from finitesum.evaluation.samples import evaluate_on, sample_of
+from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import Method, batch_size_for
 from finitesum.methods.newton.class_factor import ClassFactor
 from finitesum.methods.newton.lazy_newton import LazyNewton
@@ -30,8 +33,9 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.running.class_paths import has_cheap_hessian, solve_classes
 from finitesum.running.driver import Result, as_seed
+from finitesum.running.few_rows_paths import solve_few_rows, with_products
 from finitesum.running.sampling import order_of_pass
-from finitesum.running.together import Family, Together, solve_together
+from finitesum.running.together import ACCURACY, Family, Together, solve_together
 
 #: Numbers that are held for each variable of a problem that is solved with others, and the most for all of them.
 NUMBERS, MOST_NUMBERS = 20.0, 5e7
@@ -70,7 +74,7 @@ class Paths(NamedTuple):
 
 
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
-    """Return the paths of all folds, and points near those of all rows; the problem is that of all rows."""
+    """Return the paths of all folds, and points near those of all rows; the problem is that of all rows at the last C."""
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
     is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
     n_wanted = (1 if problem.is_smooth else L1_ROWS) * problem.dim  # with fewer rows than columns few of them span all
@@ -79,6 +83,8 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
     is_auto = isinstance(estimator.solver, str) and estimator.solver == "auto"
+    if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and np.isfinite(Cs).all() and is_wide(problem):
+        return _few_rows(estimator, problem, data, folds, Cs)
     is_free = is_auto and isinstance(method, MultinomialLBFGS | MultinomialNewton | Newton) and problem.is_smooth
     is_free = is_free and problem.n_outputs > 1 and isinstance(problem.penalty, ElasticNet)
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
@@ -97,12 +103,42 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
     return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
 
 
+def _few_rows(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
+    """Return the paths of the folds with two classes and fewer rows than columns, by the products of all rows."""
+    products_of_rows(problem)  # before threads ask for them
+
+    def solve(fold: Fold) -> Path:
+        part = copy(fold.part)
+        part.X = data.X[fold.train]
+        alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
+        (first,) = estimator._problems(part, alphas[0])
+        first = with_products(first, problem, fold.train)
+        known = solve_few_rows([with_alpha(estimator, first, alpha) for alpha in alphas], 0.0, part.total_weight, ACCURACY)
+        return _with_rest(estimator, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
+
+    paths = map_tasks(solve, folds, estimator.n_threads)
+    return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
+
+
+def _with_rest(
+    estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, path: Path, is_solved: npt.NDArray[np.bool_]
+) -> Path:
+    """Return a path with what is not solved, which is solved now, by itself."""
+    if is_solved.all():
+        return path
+    rest = _alone(estimator, data, fold, Cs[~is_solved])
+    path.points[~is_solved] = rest.points
+    path.n_passes[~is_solved] += rest.n_passes
+    return path._replace(results=rest.results)
+
+
 def _of_classes(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> list[Path]:
     """Return the paths of the folds with several classes and an l2 penalty.
 
     They share the Hessians of all rows, at points that are near enough; with few rows each has its own, in their span.
     """
     alphas = np.array([[alpha_of_C(float(C), fold.part.total_weight) for C in Cs] for fold in folds])
+    problem = with_zeros(problem)
     factors: list[ClassFactor] = []
     if not is_wide(problem):
         of_all = [with_alpha(estimator, problem, float(alpha)) for alpha in alphas.mean(axis=0)]
@@ -112,23 +148,19 @@ def _of_classes(estimator: Any, problem: Problem, data: LabelledData, folds: lis
         part = copy(fold.part)
         part.X = data.X[fold.train]
         (whole,) = estimator._problems(part, float(alphas[0]))
+        whole = with_zeros(whole)
         in_span = is_wide(whole)
         first = row_space(whole).inside if in_span else whole
         problems = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
         known = solve_classes(problems, part.total_weight, estimator.tol, () if in_span else factors)
         points = np.array([from_row_space(whole, point) for point in known.points]) if in_span else known.points
-        path, is_open = Path(points, known.n_passes, []), ~known.is_solved
-        if is_open.any():
-            rest = _alone(estimator, data, fold, Cs[is_open])
-            points[is_open], path = rest.points, path._replace(results=rest.results)
-            path.n_passes[is_open] += rest.n_passes
-        return path
+        return _with_rest(estimator, data, fold, Cs, Path(points, known.n_passes, []), known.is_solved)
 
     return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
 
 
 def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
-    method = LazyNewton()
+    method, problem = LazyNewton(), with_zeros(problem)
     problem = problem.batched(batch_size_for(method, problem))
     size = max(1, int(MOST_NUMBERS // (NUMBERS * Cs.size * problem.dim + problem.n_rows)))
     order = order_of_pass(method.default_sampling, as_seed(estimator.random_state), 0, problem.n_components)
@@ -141,12 +173,7 @@ def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[
             )
         starts += len(some) / len(folds) * found.starts
         for fold, points, n_passes, is_solved in zip(some, found.points, found.n_passes, found.is_solved, strict=True):
-            path = Path(points, n_passes, [])
-            if not is_solved.all():
-                rest = _alone(estimator, data, fold, Cs[~is_solved])
-                points[~is_solved], path = rest.points, path._replace(results=rest.results)
-                n_passes[~is_solved] += rest.n_passes
-            paths.append(path)
+            paths.append(_with_rest(estimator, data, fold, Cs, Path(points, n_passes, []), is_solved))
     return Paths(paths, starts, found)
 
 

@@ -30,12 +30,13 @@ class LogisticRegressionCV(LogisticRegressionMixin):
 
     The model with the best C is fitted to all rows, to `tol`. Ties go to the smaller C. S is the sum of the fold's weights.
 
-    With solver="auto", two classes and no more columns than rows (with an l1 penalty, a fifteenth of them) the folds are
-    solved for all Cs together, to no more than a score needs: the error of a fold's decisions x'w + b is about 1e-3 of
-    their standard errors, where H^-1 / S is the estimates' covariance matrix. All else (a set, several classes, many
-    columns, a solver that is named) has a path for each fold, from strong to weak penalties, each from what the last one
-    left (see `logistic_path`), and reaches `tol`, or that accuracy with several classes, an l2 penalty and a Hessian that
-    takes few passes: name the solver where you need the folds' coefficients to the last digits.
+    With solver="auto" and two classes the folds are solved to no more than a score needs: the error of a fold's decisions
+    x'w + b is about 1e-3 of their standard errors, where H^-1 / S is the estimates' covariance matrix. With no more columns
+    than rows (with an l1 penalty, a fifteenth of them) that is for all folds and Cs together, with fewer rows and an l2
+    penalty by the products of rows. All else (a set, several classes, an l1 penalty on many columns, a named solver) has a
+    path for each fold, from strong to weak penalties, each from what the last one left (see `logistic_path`), and reaches
+    `tol`, or that accuracy with several classes, an l2 penalty and a Hessian that takes few passes: name the solver where
+    you need the folds' coefficients to the last digits.
 
     Parameters
     ----------
@@ -187,8 +188,9 @@ solver_, cov_params_, standard_errors_
         splitter = check_cv(self.cv, data.y, classifier=True)
         folds = [self._fold(data, *split) for split in splitter.split(data.X, data.y, **split_params)]
         found, scores = [], []
+        weakest = float(([C for C in self.Cs_ if np.isfinite(C)] or self.Cs_)[-1])  # where the time goes
         for one in estimators:
-            here = with_alpha(one, problem, alpha_of_C(float(self.Cs_[0]), data.total_weight))
+            here = with_alpha(one, problem, alpha_of_C(weakest, data.total_weight))
             paths = solve_folds(one, here, data, folds, self.Cs_)
             pairs = zip(folds, paths.of_folds, strict=True)
             scores.append([self._scores(data, fold.test, path.points, score_params) for fold, path in pairs])

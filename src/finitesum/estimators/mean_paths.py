@@ -1,9 +1,12 @@
 """Paths of losses of a mean (Poisson, Gamma ...) in folds: all folds and strengths together, as logistic regression's.
 
-`finitesum.running.together` solves them: a pass over the rows serves all folds, few Hessians on a sample serve all
-strengths. Solutions are as near as `ACCURACY` standard errors, so that scores are those of exact fits to 1e-6 or so.
+With fewer rows than columns and an l2 penalty each fold has a path by the products of all rows
+(`finitesum.running.few_rows_paths`). Else `finitesum.running.together` solves them: a pass over the rows serves all folds,
+few Hessians on a sample serve all strengths. Solutions are as near as `ACCURACY` standard errors, so that scores are those
+of exact fits to 1e-6 or so.
 """
 
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,18 +16,22 @@ from finitesum.core.threads import limited_blas
 from finitesum.estimators.folds import L1_ROWS, MOST_NUMBERS, NUMBERS
 from finitesum.estimators.gram_paths import Solve
 from finitesum.estimators.path import with_alpha
+from finitesum.estimators.regression_path import rows_of
 from finitesum.estimators.solvers import as_solver
+from finitesum.evaluation.row_space import is_wide, products_of_rows
+from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import batch_size_for
 from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.running.driver import as_seed
+from finitesum.running.few_rows_paths import FewRowsPath, solve_few_rows, with_products
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import Family, solve_together
 
 #: The error of a solution, in standard errors.
-ACCURACY = 1e-6
+ACCURACY = 1e-5
 
 
 def solved_together(
@@ -47,7 +54,9 @@ def solved_together(
     total : float
         The sum of all weights.
     """
-    problem = with_alpha(estimator, problem, float(strengths[0]))
+    problem = with_alpha(estimator, problem, float(strengths[-1]))
+    if _is_kind(estimator, problem) and is_wide(problem):
+        return _few_rows(estimator, problem, trains, strengths, more, start, total)
     n_numbers = more.size * (NUMBERS * strengths.size * problem.dim + problem.n_rows)
     if n_numbers > MOST_NUMBERS or not _is_suited(estimator, problem):
         return None
@@ -61,7 +70,7 @@ def solved_together(
     ratio, alphas = float(estimator.l1_ratio), more[:, None] * strengths
     lassos, ridges = ratio * alphas, (1.0 - ratio) * alphas
     of_all = (1.0 - ratio) * strengths, ratio * strengths
-    method = LazyNewton()
+    method, problem = LazyNewton(), with_zeros(problem)
     problem = problem.batched(batch_size_for(method, problem))
     order = order_of_pass(method.default_sampling, as_seed(estimator.random_state), 0, problem.n_components)
     family = Family(problem, weights / parts[:, None], ridges, of_all[0], lassos, of_all[1], sizes, ACCURACY, start)
@@ -76,12 +85,39 @@ def solved_together(
     return solve
 
 
-def _is_suited(estimator: Any, problem: Problem) -> bool:
-    """Return whether folds are solved together."""
+def _few_rows(
+    estimator: Any, problem: Problem, trains: list[Indices], strengths: Vector, more: Vector, start: Vector, total: float
+) -> Solve:
+    """Return the solutions of folds with fewer rows than columns, each when it is first asked for."""
+    products_of_rows(problem)  # before threads ask for them
+    at = float(start[-1]) if problem.has_intercept else 0.0
+
+    def of_fold(k: int) -> FewRowsPath:
+        first = with_products(rows_of(problem, trains[k]), problem, np.arange(problem.n_rows)[trains[k]])
+        problems = [with_alpha(estimator, first, float(strength)) for strength in more[k] * strengths]
+        return solve_few_rows(problems, at, total * float(problem.weights[trains[k]].sum()), ACCURACY)
+
+    found = [cache(partial(of_fold, k)) for k in range(len(trains))]
+
+    def solve(k: int | None, some: Vector) -> tuple[Matrix, Vector]:
+        if k is None:
+            return np.mean([one().points for one in found], axis=0)[: len(some)], np.full(len(some), np.inf)
+        return found[k]().points.copy(), np.where(found[k]().is_solved, 0.0, np.inf)
+
+    return solve
+
+
+def _is_kind(estimator: Any, problem: Problem) -> bool:
+    """Return whether a loss of a mean with an elastic net is left to us."""
     is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
     is_mean = hasattr(problem.loss, "link_of") and problem.loss.is_smooth() and problem.convex
     is_net = estimator.penalty is None and isinstance(problem.penalty, ElasticNet) and not problem.is_constrained
-    if not (is_auto and is_mean and is_net and problem.n_outputs == 1):
+    return is_auto and is_mean and is_net and problem.n_outputs == 1
+
+
+def _is_suited(estimator: Any, problem: Problem) -> bool:
+    """Return whether folds are solved together."""
+    if not _is_kind(estimator, problem):
         return False
     if problem.n_rows < (1 if problem.is_smooth else L1_ROWS) * problem.dim:
         return False

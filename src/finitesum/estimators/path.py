@@ -7,7 +7,6 @@ that its first step reads no data for a Hessian.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -92,9 +91,13 @@ def solve_path(
     n_threads: int | None = None,
     starts: Matrix | None = None,
 ) -> list[Result]:
-    """Return the results for falling strengths, the first of which is the problem's, from one start or from one each."""
+    """Return the results for falling strengths, the first of which is the problem's, from one start or from one each.
+
+    The method is that for the last one > 0, where the time goes, and treats all of them.
+    """
     results: list[Result] = []
-    method = as_solver(estimator.solver, estimator.step_size, first, tol=estimator.tol, n_threads=n_threads)
+    last = with_alpha(estimator, first, float(([alpha for alpha in alphas if alpha > 0.0] or alphas)[-1]))
+    method = as_solver(estimator.solver, estimator.step_size, last, tol=estimator.tol, n_threads=n_threads)
     for k, alpha in enumerate(alphas):
         problem = with_alpha(estimator, first, float(alpha))
         earlier = carried(problem, results[-1]) if results and starts is None else None
@@ -113,7 +116,7 @@ def solve_path(
 def with_alpha(estimator: Any, problem: Problem, alpha: float) -> Any:
     """Return the problem with another strength of the estimator's penalty: the data is not read."""
     term = convex_term(problem.rows.n_columns, int(problem.has_intercept), problem.n_outputs, **estimator._term(alpha))
-    return replace(problem, penalty=term.penalty)
+    return problem.with_penalty(term.penalty)
 
 
 def logistic_path(

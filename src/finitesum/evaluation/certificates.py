@@ -44,7 +44,8 @@ from finitesum.evaluation.row_blocks import by_row, sum_over_blocks, sum_over_pr
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import Problem, n_numbers, remembered
+from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import rows_between, to_matrix
 from finitesum.problems.term import ConvexTerm
 
@@ -68,7 +69,7 @@ class Minorant(NamedTuple):
     error: float = 0.0  # what rounding may make of F where it was taken
 
 
-@remembered
+@remembered_of_rows
 def column_sizes(problem: Problem) -> Vector:
     """Return s_j, the root of the weighted mean of the squares of a column, > 0, shape (d,)."""
     squares = gram_diagonal(problem, np.ones(problem.n_rows))[: problem.rows.n_columns]

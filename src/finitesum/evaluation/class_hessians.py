@@ -70,12 +70,17 @@ def hessian_of_differences(
         of_rows[rows] = several.loss_of(problem).scale * weights
         reads = chances, of_rows
         out = sum_over_problems(lambda part, *given: _summed(part, given[0], given[1], kind), problem, reads=reads)
+    return with_penalty(problem, np.asarray(out))
+
+
+def with_penalty(problem: Problem, hessian: Matrix) -> Matrix:
+    """Add what the penalty adds to the lower triangle of a Hessian in t, in place, and return it."""
     n_others, dim = problem.n_outputs - 1, problem.rows.dim()
-    ridge, columns, blocks = problem.term.quadratic[:dim], np.arange(dim), out.reshape(n_others, dim, n_others, dim)
+    ridge, columns, blocks = problem.term.quadratic[:dim], np.arange(dim), hessian.reshape(n_others, dim, n_others, dim)
     for k in range(n_others):
         for other in range(k + 1):
             blocks[k, columns, other, columns] += (float(k == other) - 1.0 / problem.n_outputs) * ridge
-    return np.asarray(out)
+    return hessian
 
 
 def _summed(problem: Problem, chances: Matrix, of_rows: Vector, kind: Any) -> Matrix:

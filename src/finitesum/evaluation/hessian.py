@@ -13,7 +13,8 @@ from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_sums import curvatures_at
 from finitesum.evaluation.whole_arrays import WholeArrays, common_number, product_of_equals, whole_arrays
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, some_rows, to_matrix
 
@@ -172,7 +173,7 @@ def _sum_dense(
     return total
 
 
-@remembered
+@remembered_of_rows
 def _is_dense_product(problem: Problem) -> bool:
     """Return whether the Gram matrix of sparse rows is best the product of a matrix with their zeros, which is kept."""
     rows, everything = problem.rows, np.arange(problem.n_rows)

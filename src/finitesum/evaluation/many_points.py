@@ -4,6 +4,7 @@ A pass reads each block of rows once: its predictions at all points are one matr
 elementwise, and the gradients are another product. So a point costs a fraction of a pass of its own.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
 from finitesum.core.threads import map_blocks
+from finitesum.evaluation.whole_arrays import N_IN_CACHE
+from finitesum.losses import LOSSES
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem, n_numbers
 from finitesum.problems.rows import DenseRows, n_entries, rows_between, to_matrix
@@ -37,14 +40,25 @@ def _to_slopes(loss: Any, targets: Vector, weights: Matrix, which: Indices, pred
         _weigh_slopes(loss, targets, weights[which[j]], predictions[j])
 
 
+def _points_together(predictions: Matrix, *, is_ours: bool) -> Sequence[slice | int]:
+    """Return points whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
+
+    Losses of users, who may have thought of one array, are given one point at a time.
+    """
+    if not is_ours:
+        return range(len(predictions))
+    size = max(1, N_IN_CACHE // max(predictions.shape[1], 1))
+    return [slice(first, first + size) for first in range(0, len(predictions), size)]
+
+
 @array_form(_to_slopes, lambda loss, targets, weights, which, predictions, size: size)
 def _to_slopes_in_arrays(
     loss: Any, targets: Vector, weights: Matrix, which: Indices, predictions: Matrix, size: float
 ) -> None:
-    takes = in_arrays(loss)
-    for j in range(which.size):
-        slopes = takes.d1(predictions[j], targets)
-        predictions[j] = np.where(weights[which[j]] > 0.0, weights[which[j]] * slopes, 0.0)
+    takes, has_all = in_arrays(loss), bool((weights > 0.0).all())
+    for some in _points_together(predictions, is_ours=takes is loss and type(loss) in LOSSES.values()):
+        slopes, scales = takes.d1(predictions[some], targets), weights[which[some]]
+        predictions[some] = scales * slopes if has_all else np.where(scales > 0.0, scales * slopes, 0.0)
 
 
 @kernel_part
@@ -63,8 +77,8 @@ def _to_curvatures(loss: Any, targets: Vector, predictions: Matrix, size: float)
 @array_form(_to_curvatures, lambda loss, targets, predictions, size: size)
 def _to_curvatures_in_arrays(loss: Any, targets: Vector, predictions: Matrix, size: float) -> None:
     takes = in_arrays(loss)
-    for j in range(predictions.shape[0]):
-        predictions[j] = takes.d1_d2(predictions[j], targets)[1]
+    for some in _points_together(predictions, is_ours=takes is loss and type(loss) in LOSSES.values()):
+        predictions[some] = takes.d1_d2(predictions[some], targets)[1]
 
 
 def _predictions(problem: Problem, rows: Any, some: slice, points: Matrix) -> Matrix:

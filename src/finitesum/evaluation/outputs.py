@@ -14,7 +14,8 @@ from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.beside import empty_by_row
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.outputs import gram_of
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import rows_between, to_matrix
@@ -168,7 +169,7 @@ def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
     return sum_of_rows(problem, weighted_slopes(problem, scores)).reshape(-1)
 
 
-@remembered
+@remembered_of_rows
 def _single_rows(problem: Problem) -> Matrix:
     """Return dense rows in single precision."""
     values: Matrix = problem.rows.values.astype(np.float32, copy=False)

@@ -36,7 +36,8 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.finite_sum import AnyProblem
-from finitesum.problems.linear import Problem, View, n_numbers, remembered
+from finitesum.problems.linear import Problem, View, n_numbers
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import EVERY, CSRRows, products, rows_between, some_rows, to_matrix
 
@@ -82,7 +83,7 @@ def _of_prox(problem: Problem, w: Vector) -> float:
     return OF_PROJECTION * float(np.abs(term.coefficients(w)).sum()) / term.mapping_step
 
 
-@remembered
+@remembered_of_rows
 def _most_entries(problem: Problem) -> int:
     """Return the largest number of terms that a prediction is a sum of."""
     rows = problem.rows
@@ -92,7 +93,7 @@ def _most_entries(problem: Problem) -> int:
     return most + 2
 
 
-@remembered
+@remembered_of_rows
 def _frobenius(problem: Problem) -> float:
     """Return a bound of the root of sum_i p_i ||x_i||^2."""
     return math.sqrt(float(problem.weights.max()) * sum_of_squares(problem))

@@ -13,7 +13,8 @@ from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.beside import empty_by_row
-from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers, remembered
+from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.memory import remembered, remembered_of_rows
 from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import (
     EVERY,
@@ -148,13 +149,13 @@ def matrix_of_rows(problem: Problem) -> Any:
     return sum_over_blocks(matrix, problem, add=together)
 
 
-@remembered
+@remembered_of_rows
 def squares_of_rows(problem: Problem) -> Vector:
     """Return ||x_i||^2 of all rows, without an intercept's 1."""
     return squared_norms(problem, 0)
 
 
-@remembered
+@remembered_of_rows
 def mean_square(problem: Problem) -> float:
     """Return sum_i p_i ||x_i||^2, without an intercept's 1."""
 
@@ -164,13 +165,13 @@ def mean_square(problem: Problem) -> float:
     return float(sum_over_problems(of_part, problem, reads=(squares_of_rows(problem),)))
 
 
-@remembered
+@remembered_of_rows
 def sum_of_squares(problem: Problem) -> float:
     """Return sum_i ||x_i||^2 over all rows, the intercept included."""
     rows = problem.rows
     if isinstance(rows, PartedRows):
         return float(rows.square + rows.intercept * rows.n_rows)
-    if squares_of_rows.__name__ in problem.one_output.derived:
+    if squares_of_rows.__name__ in problem.one_output.of_rows:
         return float(squares_of_rows(problem.one_output).sum() + rows.intercept * rows.n_rows)
     numbers, total = rows.values.ravel(), float(rows.intercept * rows.n_rows)
     with np.errstate(over="ignore"):

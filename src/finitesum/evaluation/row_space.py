@@ -17,7 +17,8 @@ from scipy.linalg.lapack import dpstrf, dtrtri
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.outputs import score_changes, sum_of_rows
 from finitesum.evaluation.whole_arrays import whole_arrays
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered, remembered_of_rows
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, some_rows, to_matrix
 
@@ -54,7 +55,7 @@ def is_wide(problem: Problem) -> bool:
 
 def nanoseconds_of_products(problem: Problem) -> float:
     """Return how long the products of rows take, 0 once they are known."""
-    return 0.0 if "products_of_rows" in problem.derived else min(_times_of_products(problem))
+    return 0.0 if "products_of_rows" in problem.of_rows else min(_times_of_products(problem))
 
 
 def nanoseconds_of_row_space(problem: Problem) -> float:
@@ -62,7 +63,7 @@ def nanoseconds_of_row_space(problem: Problem) -> float:
     return 0.0 if "row_space" in problem.derived else nanoseconds_of_products(problem) + FACTOR * problem.n_rows**3
 
 
-@remembered
+@remembered_of_rows
 def _times_of_products(problem: Problem) -> tuple[float, float]:
     """Return the nanoseconds of X X' with the zeros of sparse rows, and without them: at least, where that is the more.
 
@@ -105,7 +106,7 @@ def _matrix(problem: Problem) -> Any:
     return to_matrix(problem.rows if arrays is None else arrays.rows)
 
 
-@remembered
+@remembered_of_rows
 def products_of_rows(problem: Problem) -> Matrix:
     """Return X X', shape (n, n), of sparse rows with their zeros where that takes less time: by blocks of columns."""
     matrix = _matrix(problem)

@@ -8,6 +8,7 @@ form are a matrix where its zeros cost less than its indices. The rows of a samp
 import copy
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import runs_in_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.base import Curved
-from finitesum.problems.linear import Problem, n_numbers, remembered
+from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 
 #: Rows whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
@@ -88,6 +90,17 @@ def product_of_equals(values: Matrix, scale: float, intercept: int) -> Matrix:
         total[d, d] = len(values)
     total *= total.dtype.type(scale)
     return total
+
+
+def with_zeros(problem: Problem) -> Problem:
+    """Return the problem with CSR rows as a matrix with their zeros, where products with that take less time.
+
+    Of whoever multiplies the rows by many vectors at once: `DENSITY_OF_LARGE` counts what a pass for one of them reads.
+    """
+    rows = problem.rows
+    if not isinstance(rows, CSRRows) or rows.values.size < LEAST_DENSITY * rows.n_rows * rows.n_columns:
+        return problem
+    return replace(problem, rows=DenseRows(to_matrix(rows).toarray(), *rows[3:]))
 
 
 class WholeArrays:
@@ -290,11 +303,11 @@ def whole_arrays(problem: Problem) -> WholeArrays | None:
     return _as_arrays(problem)
 
 
-@remembered
+@remembered_of_rows
 def _numbers_touched(problem: Problem) -> float:
     return n_numbers(problem)
 
 
-@remembered
+@remembered_of_rows
 def _as_arrays(problem: Problem) -> WholeArrays:
     return WholeArrays(problem)

@@ -13,7 +13,8 @@ import numpy as np
 from finitesum.evaluation.hessian import nanoseconds_in_arrays
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products
 from finitesum.problems.finite_sum import FiniteSum
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import CSRRows, n_entries
 

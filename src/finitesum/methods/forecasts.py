@@ -34,7 +34,8 @@ from finitesum.losses.classes import weighted
 from finitesum.losses.families import OfMean
 from finitesum.methods import set_forecasts
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import add_combination, n_entries, some_rows
 

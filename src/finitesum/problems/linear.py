@@ -9,11 +9,10 @@ run as Python on blocks of rows (`finitesum.problems.outputs`).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from functools import cached_property
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,6 @@ from finitesum.problems.rows import EVERY, CSRRows, DenseRows
 from finitesum.problems.survey import bind, partitioned_term, read_parts
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import TermPenalty, described
-
-T = TypeVar("T")
 
 
 class View(NamedTuple):
@@ -86,8 +83,7 @@ def n_numbers(view: "View | Problem", *_others: Any) -> float:
 
 #: Cached properties, and what is derived from the rows, that do not depend on the size of components.
 _KEPT = "term", "has_offsets", "is_smooth", "equal_weight"
-_OF_SUMS = "_as_arrays", "_numbers_touched", "_frobenius", "sum_of_squares", "squares_of_rows"
-_KEPT_DERIVED = *_OF_SUMS, "costs_of", "traits_of", "hessian_sample", "_times_of_products", "stops_of_parts"
+_KEPT_DERIVED = "costs_of", "traits_of", "hessian_sample", "stops_of_parts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,8 +302,19 @@ class Problem:
         """What was derived from the problem, by what it is (costs, copies): kept as long as the problem is, never saved."""
         return {}
 
+    @cached_property
+    def of_rows(self) -> dict[str, Any]:
+        """The same of rows, weights and loss alone: shared with the problems that differ in penalty or batch size."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "derived"}
+        return {name: value for name, value in vars(self).items() if name not in ("derived", "of_rows")}
+
+    def with_penalty(self, penalty: TermPenalty) -> "Problem":
+        """Return the problem with another penalty, as `as_penalty` makes it: what is known of the rows is known of it."""
+        found = replace(self, penalty=penalty)
+        vars(found)["of_rows"] = self.of_rows
+        return found
 
     def batched(self, batch_size: int) -> "Problem":
         """Return the same problem with components of batch_size consecutive rows (the last may be shorter).
@@ -323,6 +330,7 @@ class Problem:
         own = _KEPT[1:] if self.constraint.has_memory else _KEPT  # a term has its set's memory
         for known, names, kept in (vars(self), own, vars(batched)), (self.derived, _KEPT_DERIVED, batched.derived):
             kept.update({name: known[name] for name in names if name in known})
+        vars(batched)["of_rows"] = self.of_rows
         return batched
 
     @property
@@ -358,7 +366,9 @@ class Problem:
     @cached_property
     def _one_output(self) -> "Problem":
         zeros: Any = np.zeros(self.n_rows) if not is_parted(self) else np.broadcast_to(0.0, self.n_rows)
-        return replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
+        found = replace(self, targets=zeros, offsets=zeros, loss=Squared(), classes=None, n_outputs=1)
+        vars(found)["of_rows"] = self.of_rows.setdefault("one_output", {})
+        return found
 
     @cached_property
     def equal_weight(self) -> float:
@@ -395,18 +405,3 @@ class Problem:
             arrays, sizes = (*self.rows[:-3], self.targets, self.offsets, self.weights), self.rows[-3:]
         loss = type(self.loss).__module__, repr(self.loss)  # the number of outputs follows from it and the targets' shape
         return digest_of(arrays, (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size))
-
-
-def remembered(function: Callable[[Problem], T]) -> Callable[[Problem], T]:
-    """Return a function of a problem whose results are kept by its name, in `Problem.derived`, unless it is one itself."""
-
-    @wraps(function)
-    def from_memory(problem: Problem, name: str = function.__name__) -> T:
-        if name in (memory := problem.derived):
-            return memory[name]  # type: ignore[no-any-return]
-        found = function(problem)
-        if found is not problem:  # which would stay, with its rows, until garbage is collected
-            memory[name] = found
-        return found
-
-    return from_memory

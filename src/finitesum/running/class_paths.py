@@ -1,10 +1,12 @@
 """The path of a fold with several classes: solutions for falling strengths of an l2 penalty, to parts of a standard error.
 
 Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, scores and pairs of the one before: what the
-penalty adds to the gradient and to the pairs' changes needs no data. Each strength has a Hessian, its own or that of all
-rows: rougher metrics do not show how large an error is in standard errors. A problem is solved by the rule of
-`finitesum.running.together`; the step that is then at hand leads to the point that is returned, while the next strength,
-whose first step contains it, goes on from where it began, so that both share a gradient.
+penalty adds to the gradient and to the pairs' changes needs no data. Each strength has the factor of a Hessian, of its own
+rows or of all rows: rougher metrics do not show how large an error is in standard errors. The sum over the rows is made
+again only where their curvatures have changed by more than a tenth since a known one; else its factor with the new penalty
+is all that a strength costs. A problem is solved by the rule of `finitesum.running.together`; the step that is then at hand
+leads to the point that is returned, while the next strength, whose first step contains it, goes on from where it began, so
+that both share a gradient.
 """
 
 import math
@@ -16,9 +18,20 @@ import numpy.typing as npt
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation import outputs as several
-from finitesum.methods.newton.class_factor import ClassFactor, nanoseconds_of_factor, nanoseconds_of_pass, order_of_factor
+from finitesum.evaluation.class_hessians import hessian_of_differences, with_penalty
+from finitesum.methods.newton.class_factor import (
+    LEAST_SINGLE,
+    ClassFactor,
+    nanoseconds_of_factor,
+    nanoseconds_of_pass,
+    order_of_factor,
+)
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS, State, stepped
+from finitesum.methods.subproblems.lbfgs import no_pairs
+from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import elastic_net
+from finitesum.running.shared_hessians import SHARED
 from finitesum.running.together import ACCURACY
 
 #: The most variables with which each strength has a Hessian, and the passes or nanoseconds that one may take.
@@ -26,6 +39,9 @@ MOST_VARIABLES, MOST_PASSES, MOST_NANOSECONDS = 1000, 20.0, 3e6
 
 #: Steps by a Hessian of all rows, after which a fold has its own, and steps after which a strength is left to others.
 SHARED_STEPS, MOST_STEPS = 12, 100
+
+#: Steps of a strength before which its Hessian is looked at.
+LOOKED_AT = 0, 3
 
 
 class ClassPath(NamedTuple):
@@ -53,7 +69,7 @@ def solve_classes(
     the same Hessians.
     """
     first, m = problems[0], len(problems)
-    method = MultinomialLBFGS("hessian")
+    method, hessians = MultinomialLBFGS("none"), _Hessians(first)
     found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [])
     enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
     last, n_known = first, 0
@@ -64,7 +80,7 @@ def solve_classes(
         state, last = _with_penalty(problem, last, state), problem
         if k < len(factors) and factors[k].lower.size:
             state = state._replace(factor=factors[k], n_steps=-SHARED_STEPS)
-        state, found.points[k], found.is_solved[k] = _solved(method, problem, state, enough, accuracy, tol)
+        state, found.points[k], found.is_solved[k] = _solved(method, hessians, problem, state, enough, accuracy, tol)
         found.factors.append(state.factor)
         found.n_passes[k] = (state.n_gradients - n_known) / problem.n_components
         n_known = state.n_gradients
@@ -85,12 +101,57 @@ def _with_penalty(problem: Problem, last: Problem, state: State) -> State:
     )
 
 
+class _Hessians:
+    """The sums over the rows that are known, without the penalty."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._bare = problem.with_penalty(elastic_net(0.0, 0.0))
+        self._known: list[tuple[Matrix, Matrix]] = []  # the chances of the classes, and the sum
+        self._used = -1  # which of them the last factor is of
+
+    def begin(self) -> None:
+        """Forget which sum the last factor is of: it has another penalty."""
+        self._used = -1
+
+    def factor_at(self, problem: Problem, scores: Matrix) -> ClassFactor | None:
+        """Return the factor at scores, None where the last one is as good as that."""
+        chances = several.loss_of(problem).curvatures(scores.astype(np.float64, copy=False))
+        weights = problem.weights[:, None]
+        most = SHARED * float((weights * chances * (1.0 - chances)).sum())
+        distances = [
+            float((weights * np.abs(chances - known) * np.abs(1.0 - chances - known)).sum()) for known, _ in self._known
+        ]
+        nearest = int(np.argmin(distances)) if distances else -1
+        if nearest < 0 or distances[nearest] > most:
+            kind = np.float32 if order_of_factor(problem) >= LEAST_SINGLE else np.float64
+            with np.errstate(all="ignore"):
+                made = hessian_of_differences(self._bare, chances, None, None, kind)
+            if kind is np.float32 and not np.isfinite(made).all():  # too large for single precision
+                made = hessian_of_differences(self._bare, chances, None, None, np.float64)
+            self._known.append((chances, made))
+            nearest = len(self._known) - 1
+        elif nearest == self._used:
+            return None
+        self._used = nearest
+        matrix = with_penalty(problem, self._known[nearest][1].copy())
+        return ClassFactor(raised_factor(matrix, 0.0)[0]) if np.isfinite(matrix).all() else ClassFactor()
+
+
 def _solved(
-    method: MultinomialLBFGS, problem: Problem, state: State, enough: float, accuracy: float, tol: float
+    method: MultinomialLBFGS,
+    hessians: _Hessians,
+    problem: Problem,
+    state: State,
+    enough: float,
+    accuracy: float,
+    tol: float,
 ) -> tuple[State, Vector, bool]:
     """Return the state before the step that leads to the solution, the solution, and whether it is one."""
     before = math.nan  # the squared decrement before the last step, where that was a whole one
+    hessians.begin()
     for _ in range(MOST_STEPS):
+        if state.n_steps in LOOKED_AT and (factor := hessians.factor_at(problem, state.scores)) is not None:
+            state = state._replace(factor=factor, pairs=no_pairs(problem.dim, state.pairs.steps.dtype))
         state, direction = method.directed(problem, state)
         squared = max(-float(state.gradient @ direction), 0.0)
         ratio = math.sqrt(squared / before)

@@ -124,4 +124,4 @@ def test_pairs_of_entries_are_counted_only_where_that_may_decide(density):
     found = row_space._times_of_products(problem)
     assert min(found) == pytest.approx(min(with_zeros, without), rel=1e-12)
     assert (found[1] <= found[0]) == (without <= with_zeros)
-    assert "_times_of_products" in problem.batched(3).derived
+    assert "_times_of_products" in problem.batched(3).of_rows

@@ -39,7 +39,8 @@ from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
 from finitesum.methods.parameters import CountOrAuto
 from finitesum.methods.subproblems.column_models import ColumnModel, ScaledColumns, column_model, minimised, scaled
 from finitesum.methods.subproblems.line_search import halved
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import (
     CSRRows,
     DenseRows,
@@ -246,7 +247,7 @@ def _read(problem: Problem, state: CoordinateDescentState) -> tuple[CoordinateDe
     return found, known
 
 
-@remembered
+@remembered_of_rows
 def _source(problem: Problem) -> DenseRows | CSRRows:
     """Return what columns are copied from: dense rows, or the columns of sparse ones as rows."""
     rows = problem.rows

@@ -69,7 +69,8 @@ from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.parameters import Count
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, begun
 from finitesum.methods.subproblems.line_search import is_enough, rounding_of
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.rows import n_entries
 
 #: An intercept is held so much more than coefficients are, as a row sees it.

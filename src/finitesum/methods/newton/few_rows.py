@@ -58,7 +58,7 @@ def end_of_steps(problem: Problem, here: Snapshot, tol: float, *, is_one: bool) 
     most = 1 if is_one else min(costs.steps_a_pass(), MOST_STEPS)
     weights, targets, loss = problem.weights, problem.targets, in_arrays(problem.loss)
     at, value, n_steps = predictions(problem, here.point), math.inf, 1
-    best = after = _minimiser(problem, at, weights * here.slopes, weights * here.curvatures)
+    best = after = minimiser(problem, at, weights * here.slopes, weights * here.curvatures)
     enough = max(AS_GOOD_AS_NOTHING * here.optimality, PART_OF_TOL * tol)
     while n_steps < most:
         found = losses_at(loss, targets, after.predictions + problem.offsets, 0)
@@ -73,7 +73,7 @@ def end_of_steps(problem: Problem, here: Snapshot, tol: float, *, is_one: bool) 
         has_lines = bool((slopes[curvatures == 0.0] != 0.0).any())  # which a majorant's curvature has to bend
         if has_lines or not square > enough**2:
             break
-        after, n_steps = _minimiser(problem, after.predictions, slopes, curvatures), n_steps + 1
+        after, n_steps = minimiser(problem, after.predictions, slopes, curvatures), n_steps + 1
     else:
         best = after
     end = combination(problem, best.z)
@@ -106,7 +106,7 @@ def _penalty(problem: Problem, point: Duals) -> float:
     return 0.5 * problem.term.ridge * float(point.z @ (point.predictions - point.intercept))
 
 
-def _minimiser(problem: Problem, at: Vector, slopes: Vector, curvatures: Vector) -> Duals:
+def minimiser(problem: Problem, at: Vector, slopes: Vector, curvatures: Vector) -> Duals:
     """Return the minimiser of the model of F where predictions, slopes p_i phi'_i and curvatures p_i phi''_i are these."""
     products, ridge = products_of_rows(problem), problem.term.ridge
     if not (np.isfinite(at).all() and np.isfinite(slopes).all() and np.isfinite(curvatures).all()):

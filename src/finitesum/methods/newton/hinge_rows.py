@@ -16,7 +16,8 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.losses import Hinge
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 
 
 class Hinges(NamedTuple):

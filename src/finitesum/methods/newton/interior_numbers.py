@@ -27,7 +27,8 @@ from finitesum.methods.newton.interior_records import (
     Targets,
 )
 from finitesum.methods.newton.interior_sides import Sides, sides_of
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
 
 

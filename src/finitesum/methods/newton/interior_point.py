@@ -47,7 +47,8 @@ from finitesum.methods.newton.interior_records import Numbers, Report, Step
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import has_span, span, system_at
 from finitesum.problems.input import as_rows
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.

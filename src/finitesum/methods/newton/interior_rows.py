@@ -23,7 +23,8 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.methods.newton.interior_factors import MOST_WORK, Triangle, of_stacked, of_sum
 from finitesum.methods.newton.interior_sides import Sides, sides_of
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
 
 #: Numbers of rows that are scaled at a time, and the part of entries that are stored from which zeros are multiplied, too.

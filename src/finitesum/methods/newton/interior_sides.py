@@ -16,7 +16,8 @@ from finitesum.core.arrays import Flags, Indices, Vector
 from finitesum.evaluation.certificates import column_sizes
 from finitesum.losses import Hinge
 from finitesum.methods.newton.hinge_rows import n_hinges, totals_of
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 
 #: The width of an interval, relative to its bounds, from which there is room in it.
 ROOM = 1e-13

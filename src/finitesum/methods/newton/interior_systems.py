@@ -21,7 +21,8 @@ from finitesum.methods.newton.interior_pieces import Pieces
 from finitesum.methods.newton.interior_records import Equations
 from finitesum.methods.newton.interior_rows import RowsFactor, by_rows, goes_by_rows
 from finitesum.methods.newton.interior_sides import Sides
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
 
 #: Times that a solution is refined.

@@ -87,6 +87,8 @@ def model_steps(hessians: Any, which: Indices, ridges: Matrix, thresholds: Matri
         The Hessian of each model.
     ridges, thresholds, x, gradients : ndarray, shape (P, d)
     """
+    if which.size == 0:
+        return np.zeros_like(x)
     if x.shape[1] > 1 and not (thresholds[:, -1].any() or ridges[:, -1].any()) and (hessians[:, -1, -1] > 0.0).all():
         return _without_last(hessians, which, ridges, thresholds, x, gradients)
     diagonals = np.diagonal(hessians, axis1=1, axis2=2)[which] + ridges
