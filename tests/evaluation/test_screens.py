@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from finitesum import Problem, minimize
 from finitesum.constraints import Box
 from finitesum.evaluation.optimality import evaluate
-from finitesum.evaluation.screens import column_spreads, gap_at, has_gap, has_screen, screened
+from finitesum.evaluation.screens import certified_zeros, column_spreads, gap_at, has_gap, has_screen, screened
 from finitesum.losses import Huber, Logistic, Poisson
 
 N, D = 60, 30
@@ -118,3 +118,20 @@ def test_nothing_is_known_where_the_rule_has_no_bound():
 def gap_of_nothing(problem):
     numbers = np.full(problem.n_rows, np.nan)
     return gap_at(problem, np.zeros(problem.dim), numbers, numbers, numbers, np.full(problem.dim, np.nan))
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_zeros_are_certified_at_a_point_by_the_same_rule(kind):
+    for seed in range(6):
+        problem, X, _ = family(200 + seed, "logistic", kind)
+        near = minimize(problem, tol=1e-4, measure_every=0).x
+        expected = screened(problem, gap_of(problem, X, near))
+        np.testing.assert_array_equal(certified_zeros(problem, near), expected)
+        assert not near[:D][expected].any()
+
+
+@pytest.mark.parametrize("given", [{"loss": "poisson"}, {"l1_ratio": 0.0}, {"constraint": Box(0.0, 1.0)}])
+def test_zeros_of_other_problems_are_not_certified(given):
+    problem = Problem.linear(np.eye(3), [0, 1, 1], **({"loss": "logistic", "alpha": 0.1, "l1_ratio": 0.5} | given))
+    with pytest.raises(ValueError, match="zeros are certified for one output, an l1 penalty on every column"):
+        certified_zeros(problem, np.zeros(problem.dim))

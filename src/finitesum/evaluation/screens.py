@@ -36,8 +36,10 @@ import numpy as np
 
 from finitesum.core.arrays import Flags, Vector
 from finitesum.evaluation.certificates import column_sizes
-from finitesum.evaluation.row_products import combination
+from finitesum.evaluation.row_products import combination, predictions
+from finitesum.evaluation.whole_arrays import losses_at
 from finitesum.losses import LOSSES
+from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.partitioned import is_parted
@@ -81,7 +83,7 @@ def column_spreads(problem: Problem) -> Vector:
     return np.asarray(np.sqrt(np.maximum(squares - means * means, LEAST_SPREAD * squares)))
 
 
-def gap_at(problem: Problem, w: Vector, predictions: Vector, slopes: Vector, values: Vector, gradient: Vector) -> Gap:
+def gap_at(problem: Problem, w: Vector, scores: Vector, slopes: Vector, values: Vector, gradient: Vector) -> Gap:
     """Return the duality gap of a point and of the slopes of the losses there, made feasible.
 
     Parameters
@@ -89,10 +91,10 @@ def gap_at(problem: Problem, w: Vector, predictions: Vector, slopes: Vector, val
     problem : Problem
         For which `has_gap` holds.
     w : ndarray, shape (dim,)
-    predictions : ndarray, shape (n,)
+    scores : ndarray, shape (n,)
         x_i'w + b + o_i.
     slopes, values : ndarray, shape (n,)
-        p_i phi_i' and p_i phi_i at the predictions.
+        p_i phi_i' and p_i phi_i at the scores.
     gradient : ndarray, shape (dim,)
         sum_i slopes_i x_i: that of the mean loss, without the penalty.
 
@@ -116,7 +118,7 @@ def gap_at(problem: Problem, w: Vector, predictions: Vector, slopes: Vector, val
         largest = np.abs(gradient[:d])
         if moved > 0.0:
             largest = largest + column_sizes(problem) * moved
-        linear = predictions - problem.offsets - (w[d] if problem.has_intercept else 0.0)  # x_i'w
+        linear = scores - problem.offsets - (w[d] if problem.has_intercept else 0.0)  # x_i'w
         of_penalty = float(thresholds @ np.abs(coefficients) + 0.5 * (quadratic @ (coefficients * coefficients)))
         feasible = min(1.0, float((thresholds / np.maximum(largest, 1e-300)).min(initial=1.0)))
 
@@ -131,7 +133,7 @@ def gap_at(problem: Problem, w: Vector, predictions: Vector, slopes: Vector, val
         if term.ridge > 0.0 and gap(1.0) < gap(feasible):
             scale = 1.0
         of_columns = float(np.abs(coefficients).sum()) * size
-        numbers = float(values.sum()) + of_penalty + float(np.abs(slopes) @ (np.abs(predictions) + np.abs(problem.offsets)))
+        numbers = float(values.sum()) + of_penalty + float(np.abs(slopes) @ (np.abs(scores) + np.abs(problem.offsets)))
         found = max(gap(scale), 0.0) + OF_GAP * (numbers + of_columns)
     return Gap(found if math.isfinite(found) else math.inf, scale * largest)
 
@@ -165,3 +167,42 @@ def screened(problem: Problem, known: Gap) -> Flags:
     radius = math.sqrt(2.0 * problem.loss.curvature_bound() * known.size)
     reach = known.slopes + spreads * radius
     return np.asarray(reach < thresholds - OF_SLOPE * (thresholds + spreads * radius + known.slopes))
+
+
+def certified_zeros(problem: Problem, w: Vector) -> Flags:
+    """Return which columns a point proves to have no coefficient at any minimum of F, by one pass over the data.
+
+    Parameters
+    ----------
+    problem : Problem
+        With one output, an l1 penalty on every column, no set, and a loss of bounded curvature of the library's.
+    w : ndarray, shape (dim,)
+        Any point, the intercept last; the nearer to the minimum, the more columns it proves.
+
+    Returns
+    -------
+    ndarray of bool, shape (d,)
+        True where every minimiser has a coefficient of 0; False says nothing.
+
+    Raises
+    ------
+    ValueError
+        The problem is another one.
+
+    Examples
+    --------
+    >>> from finitesum import minimize
+    >>> problem = Problem.linear([[1.0, 0.2], [3.0, 0.1]], [0.0, 2.0], loss="squared", alpha=0.5, l1_ratio=1.0)
+    >>> certified_zeros(problem, minimize(problem, tol=1e-8).x)
+    array([False,  True])
+    """
+    if not has_screen(problem):
+        raise ValueError(
+            "zeros are certified for one output, an l1 penalty on every column, no set, rows in memory and a smooth convex "
+            "loss of bounded curvature that is the library's own. See finitesum.evaluation.screens."
+        )
+    at = predictions(problem, w) + problem.offsets
+    with np.errstate(all="ignore"):
+        found = losses_at(in_arrays(problem.loss), problem.targets, at, 0)
+        slopes, values = (np.where(problem.weights > 0.0, problem.weights * part, 0.0) for part in (found[0], found[2]))
+    return screened(problem, gap_at(problem, w, at, slopes, values, combination(problem, slopes)))
