@@ -99,7 +99,7 @@ def test_nothing_is_known_where_the_rule_has_no_bound():
     of_counts = Problem.linear(X, y, loss=Poisson(), alpha=0.1, l1_ratio=1.0)
     assert has_gap(of_counts)
     assert not has_screen(of_counts)
-    for given in ({"l1_ratio": 0.0}, {"l1_ratio": 1.0, "penalty_weights": [0.0, 1.0]}, {"constraint": Box(0.0, 1.0)}):
+    for given in ({"l1_ratio": 0.0}, {"l1_ratio": 1.0, "penalty_weights": [0.0, 1.0]}, {"constraint": Box(0.0, 1.0), "l1_ratio": 0.0}):
         assert not has_gap(Problem.linear(X, y, loss=Huber(), alpha=0.1, **given))
     assert not has_gap(Problem.linear(X, [0, 1, 0, 1], loss="hinge", alpha=0.1, l1_ratio=1.0))
     assert not has_gap(Problem.linear(X, [0, 1, 2, 1], loss="multinomial", alpha=0.1, l1_ratio=1.0))
@@ -130,7 +130,7 @@ def test_zeros_are_certified_at_a_point_by_the_same_rule(kind):
         assert not near[:D][expected].any()
 
 
-@pytest.mark.parametrize("given", [{"loss": "poisson"}, {"l1_ratio": 0.0}, {"constraint": Box(0.0, 1.0)}])
+@pytest.mark.parametrize("given", [{"loss": "poisson"}, {"l1_ratio": 0.0}, {"constraint": Box(0.0, 1.0), "l1_ratio": 0.0}])
 def test_zeros_of_other_problems_are_not_certified(given):
     problem = Problem.linear(np.eye(3), [0, 1, 1], **({"loss": "logistic", "alpha": 0.1, "l1_ratio": 0.5} | given))
     with pytest.raises(ValueError, match="zeros are certified for one output, an l1 penalty on every column"):
