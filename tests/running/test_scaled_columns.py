@@ -296,14 +296,14 @@ def test_methods_that_see_sums_alone_leave_centred_rows_sparse(more):
 @pytest.mark.parametrize("name", ["afg", "saga", "svrg", "a-ciag"])
 @pytest.mark.parametrize("density", [0.05, 0.9])
 def test_sparse_columns_far_from_zero_reach_tol_and_resume_to_the_same_bits(name, density, tmp_path):
-    problem = sparse_columns(density=density)
-    settings = {"method": name, "tol": 1e-5, "measure_every": 0, "max_iter": 400}
+    problem = sparse_columns(density=density, d=24, n=80, alpha=0.02)
+    settings = {"method": name, "tol": 1e-4, "measure_every": 0, "max_iter": 400}
     whole = minimize(problem, **settings)
     assert whole.success, whole.message
     minimize(problem, checkpoint=tmp_path / "run.npz", **(settings | {"max_iter": 2}))
     found = minimize(problem, checkpoint=tmp_path / "run.npz", resume=True, **settings)
     assert found.x.tobytes() == whole.x.tobytes()
-    assert whole.fun == pytest.approx(minimize(problem, method="newton", tol=1e-9).fun, abs=1e-6)
+    assert whole.fun == pytest.approx(minimize(problem, method="newton", tol=1e-9).fun, abs=1e-5)
 
 
 def test_the_shift_is_found_by_one_pass_over_the_rows(monkeypatch):
