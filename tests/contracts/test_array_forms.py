@@ -23,10 +23,11 @@ from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.losses import LOSSES, Cornered, Logistic
 from finitesum.losses.arrays import takes_arrays
-from finitesum.methods.newton import stale_hessian
+from finitesum.methods.newton import dual_arrays, stale_hessian
+from finitesum.methods.subproblems import column_models
 from finitesum.problems.linear import n_numbers
 from finitesum.problems.penalties import ElasticNet
-from finitesum.problems.rows import columns_of
+from finitesum.problems.rows import CSRRows, DenseRows, columns_of
 
 pytestmark = [
     pytest.mark.as_chosen,
@@ -464,3 +465,29 @@ def test_a_run_that_is_resumed_has_the_same_bits(loss, rows, l1_ratio, tmp_path)
     assert whole.nit > 2
     assert resumed.x.tobytes() == whole.x.tobytes()
     assert (resumed.fun, resumed.optimality, resumed.nit) == (whole.fun, whole.optimality, whole.nit)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "density", "is_small"),
+    [
+        (10_000, 20, 1.0, True),
+        (11_000, 20, 1.0, False),
+        (4000, 900, 0.05, True),
+        (5000, 900, 0.05, False),
+        (3300, 900, 0.05, True),
+    ],
+)
+def test_dual_ascent_stands_in_for_kernels_up_to_some_thousand_rows(n, d, density, is_small):
+    X = np.zeros((n, d)) if density == 1.0 else sp.random(n, d, density, format="csr", random_state=0)
+    view = Problem.linear(X, np.arange(n) % 2, loss="hinge", alpha=0.1).view
+    assert (dual_arrays._n_numbers(view) <= jit.MOST_NUMBERS) == is_small
+
+
+def test_column_models_stand_in_for_kernels_up_to_some_thousand_columns():
+    none, some = np.zeros(0), np.zeros(0, dtype=np.int32)
+    for n_columns, is_small in ((5000, True), (5001, False)):
+        columns = CSRRows(none, some, np.zeros(n_columns + 1, dtype=np.int32), n_columns, 100, 0)
+        assert (column_models._n_numbers(columns) <= jit.MOST_NUMBERS) == is_small
+    for n_columns, is_small in ((3000, True), (3001, False)):
+        columns = DenseRows(np.broadcast_to(0.0, (n_columns, 1000)), n_columns, 1000, 0)
+        assert (column_models._n_numbers(columns) <= jit.MOST_NUMBERS) == is_small

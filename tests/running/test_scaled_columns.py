@@ -3,15 +3,21 @@
 import numpy as np
 import pytest
 from contracts.problems import as_format
+from oracles import methods as oracles
+from oracles.sums import Sum
 from scipy.sparse import csr_array
 
 from finitesum import METHODS, FiniteSum, Problem, minimize
 from finitesum.constraints import Box, L2Ball, NonNegative
 from finitesum.evaluation.optimality import evaluate
+from finitesum.evaluation.smoothness import full_smoothness
 from finitesum.methods.base import is_suited
+from finitesum.problems import scaled
 from finitesum.problems.penalties import MCP
-from finitesum.problems.scaled import Columns, scale_of, scaled_problem, shift_of
+from finitesum.problems.rows import to_matrix
+from finitesum.problems.scaled import Columns, column_sums, scale_of, scaled_problem, shift_of
 from finitesum.running.checkpoint import CheckpointError
+from finitesum.running.scaled_columns import scales_for
 
 METHODS_SCALED = [name for name, cls in METHODS.items() if getattr(cls, "wants_scaled_columns", False)]
 
@@ -197,17 +203,130 @@ def test_columns_far_from_zero_are_centred_beside_an_intercept(name, more):
 
 @pytest.mark.parametrize(
     "problem",
-    [far_columns(csr_array, alpha=0.1), far_columns(fit_intercept=False), badly_scaled()],
-    ids=["sparse", "no intercept", "near 0"],
+    [far_columns(fit_intercept=False), far_columns(csr_array, fit_intercept=False), badly_scaled(), badly_scaled("csr32")],
+    ids=["no intercept", "sparse, no intercept", "near 0", "sparse near 0"],
 )
 def test_columns_are_not_shifted_without_need(problem):
-    assert not shift_of(problem).any()
+    for by_sums in (False, True):
+        shift, unstored = shift_of(problem, by_sums=by_sums)
+        assert not shift.any()
+        assert unstored is None
+
+
+def sparse_columns(density=0.05, n_far=2, d=30, n=200, alpha=1e-3, dtype=np.float64, index=np.int32, **more):
+    """Return a sparse problem: columns that are stored everywhere, near 480, and some that are mostly 0, with a mean."""
+    rng = np.random.default_rng(11)
+    Z = rng.standard_normal((n, d))
+    X = (4.0 + Z) * (rng.random((n, d)) < density)
+    X[:, :n_far] = 480.0 + 20.0 * Z[:, :n_far]
+    signal = Z @ rng.standard_normal(d) + rng.logistic(size=n)
+    y = np.digitize(signal, [-1.0, 1.0]) if more.get("loss") == "multinomial" else np.sign(signal)
+    given = csr_array(X.astype(dtype))
+    given.indices, given.indptr = given.indices.astype(index), given.indptr.astype(index)
+    return Problem.linear(given, y, alpha=alpha, **{"fit_intercept": True, **more})
+
+
+def centred_by_hand(problem, columns):
+    """Return the dense oracle of a problem without a quadratic penalty in shifted and scaled columns."""
+    X = (to_matrix(problem.rows).toarray() - columns.shift) * columns.scale
+    l1 = np.append(problem.penalty.lasso() * columns.scale, 0.0)
+    return Sum(X, problem.targets, l1=l1, intercept=True, weights=problem.weights)
+
+
+RECURSIONS = {
+    "fg": lambda F, x, orders, step: oracles.fg(F, x, orders, step),
+    "afg": lambda F, x, orders, step: oracles.afg(F, x, orders, step, 0.6),
+    "saga": lambda F, x, orders, step: oracles.saga(F, x, orders, step),
+    "sag": lambda F, x, orders, step: oracles.aggregated(F, x, orders, step),
+    "sarah": lambda F, x, orders, step: oracles.sarah(F, x, orders, step),
+}
+
+
+@pytest.mark.parametrize("settings", [{"alpha": 0.0}, {"l1_ratio": 1.0}, {"density": 0.6}, {"index": np.int64}])
+@pytest.mark.parametrize("name", RECURSIONS)
+def test_sparse_columns_are_centred_as_dense_ones_by_hand(name, settings):
+    problem = sparse_columns(**{"alpha": 0.0, **({"alpha": 0.01} if "l1_ratio" in settings else {}), **settings})
+    method = METHODS[name](**{"step_size": 0.1, **({"momentum": 0.6} if name == "afg" else {})})
+    columns = scales_for(METHODS[name](), problem, "auto")
+    assert columns.shift[:2].all()  # they are stored but for a few rows, and far from 0
+    assert columns.shift.all() == (name in ("fg", "afg") or "density" in settings)
+    inner = scaled_problem(problem, columns)
+    assert inner.rows.is_sparse() == ("density" not in settings)
+    rng = np.random.default_rng(2)
+    orders, oracle = [rng.permutation(problem.n_rows) for _ in range(3)], centred_by_hand(problem, columns)
+    x = 0.1 * rng.standard_normal(problem.dim)
+    state = method.init(inner, x)
+    for order, expected in zip(orders, RECURSIONS[name](oracle, x, orders, 0.1), strict=True):
+        state = method.run_pass(inner, state, order)
+        np.testing.assert_allclose(state.x, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"l1_ratio": 1.0},
+        {"loss": "squared"},
+        {"loss": "multinomial"},
+        {"constraint": Box(-0.2, 0.3), "alpha": 0.0},
+        {"dtype": np.float32, "index": np.int64},
+        {"sample_weight": np.random.default_rng(1).integers(0, 4, 200).astype(float)},
+    ],
+)
+def test_methods_that_see_sums_alone_leave_centred_rows_sparse(more):
+    problem = sparse_columns(**more)
+    columns = scales_for(METHODS["afg"](), problem, "auto")
+    assert columns.unstored.any()
+    inner, dense = scaled_problem(problem, columns), scaled_problem(problem, columns._replace(unstored=None))
+    assert inner.rows.is_sparse()
+    assert inner.rows.values.size <= 1.05 * problem.rows.values.size
+    v = 0.1 * np.random.default_rng(0).standard_normal(problem.dim)
+    own, theirs, users = evaluate(inner, v), evaluate(dense, v), evaluate(problem, columns.outward(v))
+    tolerance = 1e-5 if "dtype" in more else 1e-11
+    np.testing.assert_allclose(own.gradient, theirs.gradient, rtol=tolerance, atol=tolerance)
+    assert own.objective == pytest.approx(users.objective, rel=tolerance)
+    assert own.optimality == pytest.approx(users.optimality, rel=10 * tolerance, abs=tolerance)
+    assert full_smoothness(inner) == pytest.approx(full_smoothness(dense), rel=2e-3)
+    result = minimize(problem, method="afg", tol=1e-5, max_iter=600, measure_every=0)
+    assert result.success, result.message
+    still = minimize(problem, method="afg", tol=1e-5, max_iter=result.n_passes, measure_every=0, scale_columns=False)
+    assert still.optimality > 10.0 * result.optimality
+
+
+@pytest.mark.parametrize("name", ["afg", "saga", "svrg", "a-ciag"])
+@pytest.mark.parametrize("density", [0.08, 0.9])
+def test_sparse_columns_far_from_zero_reach_tol_and_resume_to_the_same_bits(name, density, tmp_path):
+    problem = sparse_columns(density=density, n=100, alpha=0.02)
+    settings = {"method": name, "tol": 1e-4, "measure_every": 0, "max_iter": 800}
+    whole = minimize(problem, **settings)
+    assert whole.success, whole.message
+    minimize(problem, checkpoint=tmp_path / "run.npz", **(settings | {"max_iter": 2}))
+    found = minimize(problem, checkpoint=tmp_path / "run.npz", resume=True, **settings)
+    assert found.x.tobytes() == whole.x.tobytes()
+    assert whole.fun == pytest.approx(minimize(problem, method="newton", tol=1e-9).fun, abs=1e-5)
+
+
+def test_the_shift_is_found_by_one_pass_over_the_rows(monkeypatch):
+    problem, calls = far_columns(alpha=0.1), []
+    monkeypatch.setattr(scaled, "column_sums", lambda *args: calls.append(args) or column_sums(*args))
+    shift, _ = scaled.shift_of(problem)
+    assert len(calls) == 1
+    X = problem.rows.values
+    np.testing.assert_allclose(shift, problem.weights @ X, rtol=1e-12)
+    as_sparse = shift_of(far_columns(csr_array, alpha=0.1))[0]
+    np.testing.assert_allclose(as_sparse, shift, rtol=1e-12)
+
+
+def test_a_constant_column_far_from_zero_keeps_its_size():
+    problem = far_columns(lambda X: np.column_stack([X, np.full(len(X), 0.1)]), alpha=0.0)
+    shift, _ = shift_of(problem)
+    assert 0.05 <= 0.1 * scale_of(problem, shift)[-1] <= 2.0
 
 
 def test_points_and_gradients_go_to_the_users_columns_and_back():
     rng = np.random.default_rng(0)
     for problem in (far_columns(), far_columns(loss="multinomial")):
-        columns = Columns(scale_of(problem), shift_of(problem), problem.n_outputs)
+        columns = Columns(scale_of(problem), shift_of(problem)[0], problem.n_outputs)
         assert columns.shift.any()
         inner, v = scaled_problem(problem, columns), rng.standard_normal(problem.dim)
         w = columns.outward(v)

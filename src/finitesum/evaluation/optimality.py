@@ -20,6 +20,7 @@ from finitesum.evaluation.row_sums import loss_sums
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
+from finitesum.problems.scaled import at_rows, gradient_from_rows
 
 
 class Measures(NamedTuple):
@@ -64,10 +65,11 @@ def evaluate(problem: AnyProblem, w: Vector) -> Measures:
     elif isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
         return _evaluate_nonsmooth(problem, w)
     elif problem.n_outputs > 1:
-        value, gradient = measure(problem, w)
+        value, gradient = measure(problem, at_rows(problem, w))
+        gradient = gradient_from_rows(problem, gradient)
     else:
-        found = loss_sums(problem, w)
-        gradient, value = found.gradient, found.value
+        found = loss_sums(problem, at_rows(problem, w))
+        gradient, value = gradient_from_rows(problem, found.gradient), found.value
     objective = value + problem.term.add_to(gradient, w)
     return Measures(float(objective), problem.term.optimality(w, gradient), gradient)
 

@@ -22,6 +22,7 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.row_products import gram_product, squared_norms
 from finitesum.problems.linear import Problem
+from finitesum.problems.scaled import at_rows, gradient_from_rows
 
 
 def gram_eigenvalue(problem: Problem) -> float:
@@ -42,7 +43,8 @@ def _counted_eigenvalue(problem: Problem) -> tuple[float, int]:
     def product(v: Vector) -> Vector:
         nonlocal n_products
         n_products += 1
-        return gram_product(problem, ones, np.ascontiguousarray(v, dtype=np.float64).reshape(-1))
+        point = at_rows(problem, np.ascontiguousarray(v, dtype=np.float64).reshape(-1))
+        return gradient_from_rows(problem, gram_product(problem, ones, point))
 
     start = np.ones(dim) + 0.1 * np.cos(np.arange(dim))  # fixed, and orthogonal to nothing of note
     first = np.stack([product(unit) for unit in np.eye(dim)]) if dim <= 2 else product(start)

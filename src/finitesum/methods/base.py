@@ -140,6 +140,8 @@ class SumMethod(Method):
     wants_scaled_columns: ClassVar[bool] = False
     #: Whether it does on a set, too, which in scaled columns is one of their penalties.
     wants_them_on_sets: ClassVar[bool] = True
+    #: Whether it sees data by sums over all rows alone, so that the shift of sparse columns need not be stored.
+    sees_sums_only: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if name := _NAMES.get(f"{cls.__module__}.{cls.__qualname__}".removeprefix("finitesum.methods.")):

@@ -220,7 +220,7 @@ def minimize(
     scale_columns : bool or "auto"
         Whether the method works on columns of equal size, a copy of X by powers of 2 (`finitesum.problems.scaled`), as
         methods with one step for all coordinates need it. x, tol, trace, callbacks and checkpoints stay in the units of X.
-        Beside an intercept dense columns far from 0 are shifted to their means, too.
+        Beside an intercept columns far from 0 are shifted to their means, too.
         "auto" does so for these methods where they choose their steps, columns differ by a factor of 8 or more, and penalty
         and set allow it (any penalty of one coefficient each, boxes; no groups, balls or other sets), for X up to 4 GB
         (256 MB in mapped files).

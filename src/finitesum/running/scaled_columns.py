@@ -14,7 +14,16 @@ from finitesum.core.mapped import mapping_of
 from finitesum.methods.base import Method, identity_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.scaled import LEAST_SPREAD, Columns, ScaledProblem, can_scale, scale_of, scaled_problem, shift_of
+from finitesum.problems.scaled import (
+    LEAST_SPREAD,
+    Columns,
+    ScaledProblem,
+    can_scale,
+    column_sums,
+    scale_of,
+    scaled_problem,
+    shift_of,
+)
 
 ScaleColumns = bool | Literal["auto"]
 
@@ -96,13 +105,15 @@ def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlie
         return None
     if scale_columns == "auto" and problem.is_constrained and not getattr(method, "wants_them_on_sets", True):
         return None
-    shift = shift_of(problem)
-    columns = scale_of(problem, shift)
+    sums = column_sums(problem)
+    by_sums = getattr(method, "sees_sums_only", False) and problem.loss.is_smooth()
+    shift, unstored = shift_of(problem, sums, by_sums=by_sums)
+    columns = scale_of(problem, shift, sums, by_sums=by_sums)
     least = min(columns.min(initial=1.0), 1.0) if problem.has_intercept else columns.min(initial=1.0)
     most = max(columns.max(initial=1.0), 1.0) if problem.has_intercept else columns.max(initial=least)
     if not np.isfinite(most / least) or (scale_columns == "auto" and most < LEAST_SPREAD * least and not shift.any()):
         return None
-    return Columns(columns, shift, problem.n_outputs)
+    return Columns(columns, shift, problem.n_outputs, unstored)
 
 
 def _refusal(method: Method, problem: Any) -> str:

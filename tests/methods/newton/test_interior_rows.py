@@ -11,7 +11,7 @@ from finitesum.losses import EpsilonInsensitive, Quantile
 from finitesum.methods.auto import choose
 from finitesum.methods.newton.hinge_rows import hinges_of, offsets_of_hinges
 from finitesum.methods.newton.interior_point import InteriorPoint, _pieces, _quadratic, _right
-from finitesum.methods.newton.interior_rows import goes_by_rows
+from finitesum.methods.newton.interior_rows import goes_by_rows, takes_one_thread
 from finitesum.methods.newton.interior_systems import SystemOfRows, system_at
 
 LOSSES = {
@@ -183,3 +183,14 @@ def test_auto_takes_no_rows_where_columns_have_no_bounds():
     problem, _ = wide("absolute", Box(lower, np.where(np.isinf(lower), np.inf, 1.0)), "csr", n=30, d=4000)
     assert not goes_by_rows(problem)
     assert choose(problem).method.name == "adahb"
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "density", "expected"),
+    [(600, 900, 1.0, 1), (600, 8000, 1.0, None), (600, 8000, 0.01, 1), (900, 600, 1.0, None)],
+)
+def test_systems_of_the_rows_that_are_formed_soon_take_one_thread(n, d, density, expected):
+    X = np.zeros((n, d)) if density == 1.0 else sp.random(n, d, density, format="csr", random_state=0)
+    problem = Problem.linear(X, np.arange(n) % 7, loss="absolute", alpha=0.1, l1_ratio=1.0)
+    assert takes_one_thread(problem) == (expected == 1)
+    assert InteriorPoint().blas_threads(problem) == expected

@@ -76,6 +76,7 @@ class _FullGradient(SumMethod):
     step_size: float | str
 
     wants_scaled_columns: ClassVar[bool] = True
+    sees_sums_only: ClassVar[bool] = True
 
     handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "groups", "parts"}
     default_sampling: ClassVar[str] = "cyclic"

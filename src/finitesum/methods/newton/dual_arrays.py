@@ -6,6 +6,8 @@ operations on whole arrays. Losses have two corners, (low, high, point) each.
 """
 
 import itertools
+import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +18,12 @@ from finitesum.core.jit import array_form
 from finitesum.methods.newton import dual_faces, dual_sweeps
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 
-#: Numbers of sparse rows with their zeros up to which they are visited so, and those that are computed while Python visits
-#: a row: some microseconds.
-MOST_WITH_ZEROS, OF_VISIT = 3e6, 500.0
+#: Numbers of sparse rows with their zeros up to which they are visited so.
+MOST_WITH_ZEROS = 3e6
+
+#: Numbers that count for a visit, of a row with its zeros and of one without: with them fits in arrays take less time than
+#: compiling, and mostly up to twenty times that of machine code. As measured, to 10,000 and to 4,000 rows.
+OF_VISIT, OF_SPARSE_VISIT = 100.0, 250.0
 
 
 def _n_numbers(view: Any, *_others: Any) -> float:
@@ -26,7 +31,12 @@ def _n_numbers(view: Any, *_others: Any) -> float:
     rows = view.rows
     if not isinstance(rows, DenseRows | CSRRows):
         return np.inf
-    return max(float(rows.values.size), rows.n_rows * OF_VISIT)
+    return max(float(rows.values.size), rows.n_rows * (OF_VISIT if _has_zeros(rows) else OF_SPARSE_VISIT))
+
+
+def _has_zeros(rows: DenseRows | CSRRows) -> bool:
+    """Return whether rows are visited with their zeros."""
+    return isinstance(rows, DenseRows) or float(rows.n_rows) * rows.n_columns <= MOST_WITH_ZEROS
 
 
 class _Corners(NamedTuple):
@@ -170,58 +180,74 @@ class _Visits:
 
     def __init__(self, view: Any, w: Vector, slopes: Vector, terms: Any) -> None:
         couplings, self.ridge, self.hold = terms
-        self.width, self.w, self.offsets = view.loss.corner_width(), w, view.offsets.tolist()
+        self.width, self.w, self.offsets = float(view.loss.corner_width()), w, view.offsets.tolist()
         #: The part of w that rows see, and whether an intercept is beyond it.
         self.inner, self.has_intercept = w[: view.rows.n_columns], bool(view.rows.intercept)
         self.slopes, self.shared = slopes.tolist(), (view.weights * couplings).tolist()
-        self.corners = list(zip(*(part.tolist() for one in _corners(view) for part in one), strict=True))
+        corners = [part for one in _corners(view) for part in one]
+        #: Whether losses have a second corner, which is read for them alone.
+        self.has_other = bool((corners[3] < corners[4]).any())
+        self.corners = list(zip(*(part.tolist() for part in corners), strict=True))
         self.rows, self.of_weights = _entries(view.rows), view.weights.tolist()
 
-    def visit(self, i: int, resting: float) -> tuple[float, float]:
-        """Visit a row; return the violation met, or -1 where the row is to rest, and its part of the gap (rounded: 0)."""
-        low, high, point, other_low, other_high, other_point = self.corners[i]
-        (places, row), slope, inner, width = self.rows[i], self.slopes[i], self.inner, self.width
-        prediction = float(row.dot(inner if places is None else inner[places])) + self.offsets[i]
+    def sweep(self, order: Iterable[int], resting: float) -> tuple[float, float, set[int]]:
+        """Visit rows; return the largest violation, their parts of the gap (rounded: 0), and the rows that are to rest."""
+        rows, corners, offsets, slopes, shared = self.rows, self.corners, self.offsets, self.slopes, self.shared
+        inner, width, ridge, hold, weights = self.inner, self.width, self.ridge, self.hold, self.of_weights
+        daxpy, has_other, infinity, is_sharp = blas.daxpy, self.has_other, math.inf, not self.width > 0.0
+        largest, gap, b = 0.0, 0.0, self.w.item(-1) if self.has_intercept else 0.0
+        rest: set[int] = set()
+        for i in order:
+            low, high, point, other_low, other_high, other_point = corners[i]
+            (places, row), slope = rows[i], slopes[i]
+            prediction = float(row.dot(inner if places is None else inner[places])) + offsets[i] + b
+            first, last = point if slope > low else -infinity, point if slope < high else infinity
+            if has_other and other_low < other_high:
+                first = other_point if slope > other_low and other_point > first else first
+                last = other_point if slope < other_high and other_point < last else last
+            unrounded = prediction - width * slope
+            violation = first - unrounded
+            if unrounded - last > violation:
+                violation = unrounded - last
+            if violation <= 0.0:
+                if -violation > resting:
+                    rest.add(i)
+                continue
+            if violation > largest:
+                largest = violation
+            if is_sharp:
+                part = _excess(low, high, point, slope, prediction)
+                if has_other:
+                    part += _excess(other_low, other_high, other_point, slope, prediction)
+                gap += weights[i] * part
+            goal, total = prediction + shared[i] * slope, shared[i] + width
+            new = (goal - point) / total
+            new = low if new < low else (high if new > high else new)
+            if has_other:
+                new += min(max((goal - other_point) / total, other_low), other_high)
+            change = weights[i] * (new - slope)
+            if change != 0.0:
+                slopes[i] = new
+                if places is None:
+                    daxpy(row, inner, a=-change / ridge)  # in place
+                else:
+                    inner[places] -= change / ridge * row
+                b -= change / hold  # 0 without an intercept
         if self.has_intercept:
-            prediction += self.w.item(-1)
-        first, last = point if slope > low else -np.inf, point if slope < high else np.inf
-        if other_low < other_high:
-            first = other_point if slope > other_low and other_point > first else first
-            last = other_point if slope < other_high and other_point < last else last
-        unrounded = prediction - width * slope
-        violation = max(first - unrounded, unrounded - last)
-        if violation <= 0.0:
-            return (-1.0 if -violation > resting else 0.0), 0.0
-        gap = 0.0
-        if not width > 0.0:
-            gap = _excess(low, high, point, slope, prediction) + _excess(
-                other_low, other_high, other_point, slope, prediction
-            )
-        goal, total = prediction + self.shared[i] * slope, self.shared[i] + width
-        new = min(max((goal - point) / total, low), high)
-        new += min(max((goal - other_point) / total, other_low), other_high)
-        change = self.of_weights[i] * (new - slope)
-        if change != 0.0:
-            self.slopes[i] = new
-            if places is None:
-                blas.daxpy(row, inner, a=-change / self.ridge)  # in place
-            else:
-                inner[places] -= change / self.ridge * row
-            if self.has_intercept:
-                self.w[-1] -= change / self.hold
-        return violation, self.of_weights[i] * gap
+            self.w[-1] = b
+        return largest, gap, rest
 
 
 def _excess(low: float, high: float, point: float, slope: float, prediction: float) -> float:
-    part, distance = min(max(slope, low), high), prediction - point
-    return max((high - part) * distance, (low - part) * distance)
+    part, distance = low if slope < low else (high if slope > high else slope), prediction - point
+    return (high - part) * distance if distance > 0.0 else (low - part) * distance
 
 
 def _entries(rows: DenseRows | CSRRows) -> list[tuple[Any, Vector]]:
     """Return the places in w and the values of each row; without places where zeros cost less."""
     if isinstance(rows, DenseRows):
         return [(None, row) for row in rows.values.astype(np.float64, copy=False)]
-    if float(rows.n_rows) * rows.n_columns <= MOST_WITH_ZEROS:
+    if _has_zeros(rows):
         return [(None, row) for row in to_matrix(rows).toarray().astype(np.float64, copy=False)]
     values, ends = rows.values.astype(np.float64, copy=False), itertools.pairwise(rows.starts.tolist())
     return [(rows.columns[first:last], values[first:last]) for first, last in ends]
@@ -243,15 +269,9 @@ def sweep_in_arrays(
             w[-1] += shift
         last, is_met = n_visits + n, False
         while left and n_visits < last and not is_met and (n_sweeps < most_sweeps or n_visits < least_visits):
-            n_groups, violation, gap, rest = -(-len(left) // n_together), 0.0, 0.0, set()
-            for k in _shuffled(n_groups, draws, n_visits):
-                for i in left[k * n_together : (k + 1) * n_together]:
-                    found, part = visits.visit(i, resting)
-                    if found < 0.0:
-                        rest.add(i)
-                    elif found > violation:
-                        violation = found
-                    gap += part
+            groups = _shuffled(-(-len(left) // n_together), draws, n_visits)
+            parts = (left[k * n_together : (k + 1) * n_together] for k in groups)
+            violation, gap, rest = visits.sweep(itertools.chain.from_iterable(parts), resting)
             n_visits, n_sweeps = n_visits + len(left), n_sweeps + 1
             left = [i for i in left if i not in rest] if rest else left
             resting = violation if violation > 0.0 else np.inf

@@ -44,6 +44,7 @@ from finitesum.methods.newton.interior_correctors import centred
 from finitesum.methods.newton.interior_numbers import Inner
 from finitesum.methods.newton.interior_pieces import Pieces, begun
 from finitesum.methods.newton.interior_records import Numbers, Report, Step
+from finitesum.methods.newton.interior_rows import takes_one_thread
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import has_span, span, system_at
 from finitesum.problems.input import as_rows
@@ -132,7 +133,7 @@ class InteriorPoint(SumMethod):
         )
 
     def blas_threads(self, problem: Problem) -> int | None:
-        return threads_for_factors(problem)
+        return 1 if takes_one_thread(problem) else threads_for_factors(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""

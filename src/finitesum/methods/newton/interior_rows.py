@@ -26,10 +26,13 @@ from finitesum.methods.newton.interior_sides import Sides, sides_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
+from finitesum.problems.rows import n_entries
 
 #: Numbers of rows that are scaled at a time, and the part of entries that are stored from which zeros are multiplied, too.
 NUMBERS_AT_A_TIME, NOT_SPARSE = 2**22, 0.1
 
+#: Multiplications of a system of the rows that one thread makes in about 0.1 s.
+MOST_OF_ONE = 2e9
 
 #: Times that a solution is refined.
 N_REFINEMENTS = 2
@@ -119,9 +122,24 @@ def goes_by_rows(problem: Problem) -> bool:
 def _stored(problem: Problem) -> Any:
     """Return the rows as an array, or a CSR array where few entries are stored."""
     matrix: Any = matrix_of_rows(problem)
-    n, d = matrix.shape
-    is_sparse = problem.rows.is_sparse() and not (matrix.nnz > NOT_SPARSE * n * d and n * d <= NUMBERS_AT_A_TIME)
-    return matrix if is_sparse or isinstance(matrix, np.ndarray) else matrix.toarray()
+    return matrix if isinstance(matrix, np.ndarray) or _is_sparse(problem) else matrix.toarray()
+
+
+def _is_sparse(problem: Problem) -> bool:
+    size = float(problem.n_rows) * problem.rows.n_columns
+    return bool(problem.rows.is_sparse() and (n_entries(problem.rows) <= NOT_SPARSE * size or size > NUMBERS_AT_A_TIME))
+
+
+def takes_one_thread(problem: Problem) -> bool:
+    """Return whether one thread suffices for systems of the rows: of sparse rows, and where they are formed in 0.1 s.
+
+    Products of sparse rows are one thread's, and a tenth of the time is left for others. Solutions are dozens of short
+    calls of two libraries, each with threads that wait for its next call at full speed: with two of them on two busy cores
+    a step of 1,000 x 2,000 took ten times as long.
+    """
+    if not goes_by_rows(problem):
+        return False
+    return _is_sparse(problem) or float(problem.n_rows) ** 2 * problem.rows.n_columns <= MOST_OF_ONE
 
 
 def _blocks(sides: Sides, quadratic: Vector, loads: Vector) -> Blocks:

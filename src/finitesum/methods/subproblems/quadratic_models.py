@@ -46,8 +46,8 @@ CLOSE = 0.5
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
 #: Variables up to which coordinate descent in arrays takes as many passes as the kernel, and up to which it goes by faces,
-#: whose factors are cheap so far.
-FEW_COORDINATES, MOST_COORDINATES = 64, 500
+#: which take as long as the kernel so far, as measured.
+FEW_COORDINATES, MOST_COORDINATES = 64, 2000
 
 #: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
 #: or is not downhill.
