@@ -99,7 +99,11 @@ def test_nothing_is_known_where_the_rule_has_no_bound():
     of_counts = Problem.linear(X, y, loss=Poisson(), alpha=0.1, l1_ratio=1.0)
     assert has_gap(of_counts)
     assert not has_screen(of_counts)
-    for given in ({"l1_ratio": 0.0}, {"l1_ratio": 1.0, "penalty_weights": [0.0, 1.0]}, {"constraint": Box(0.0, 1.0), "l1_ratio": 0.0}):
+    for given in (
+        {"l1_ratio": 0.0},
+        {"l1_ratio": 1.0, "penalty_weights": [0.0, 1.0]},
+        {"constraint": Box(0.0, 1.0), "l1_ratio": 0.0},
+    ):
         assert not has_gap(Problem.linear(X, y, loss=Huber(), alpha=0.1, **given))
     assert not has_gap(Problem.linear(X, [0, 1, 0, 1], loss="hinge", alpha=0.1, l1_ratio=1.0))
     assert not has_gap(Problem.linear(X, [0, 1, 2, 1], loss="multinomial", alpha=0.1, l1_ratio=1.0))
