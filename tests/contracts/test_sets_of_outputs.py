@@ -295,3 +295,19 @@ def test_logistic_regression_takes_a_set_for_each_class(form):
         np.testing.assert_allclose(model.predict_proba(X), chances / chances.sum(axis=1, keepdims=True), atol=1e-12)
     chosen = LogisticRegressionCV(Cs=[0.1, 10.0], cv=3, constraint=L1Ball(0.8)).fit(as_format(X, form), y)
     assert all(L1Ball(0.8).contains(coef) for coef in chosen.coef_)
+
+
+@pytest.mark.as_chosen
+def test_a_simplex_gives_up_most_coefficients_of_its_middle_at_once():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((300, 100))
+    y = (X[:, :5] + rng.gumbel(size=(300, 5))).argmax(axis=1)
+    problem = Problem.linear(X, y, loss="multinomial", fit_intercept=True, alpha=1e-6, constraint=Simplex(1.5))
+    counts = []
+    result = minimize(
+        problem, method="multinomial-working-set", tol=1e-9, callback=lambda r: counts.append(np.count_nonzero(r.x))
+    )
+    assert result.success
+    assert counts[0] < 150
+    assert result.nit <= 8
+    assert result.fun == pytest.approx(minimize(problem, method="afg", tol=1e-9, max_iter=5000).fun, rel=1e-9)

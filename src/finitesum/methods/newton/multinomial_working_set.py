@@ -20,8 +20,9 @@ Every step is exact then, and the model has the groups' penalty (`finitesum.meth
 
 On a box, signs, an l1 ball or a simplex for each output A are the coefficients that do not rest at a bound or at 0
 (`finitesum.methods.newton.outputs_at_rest`). Every step is exact: p minimises the model over the set's points that differ
-from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients a step
-goes along the projected gradient in the metric of H's diagonal, if that leaves many more of them at 0.
+from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients,
+on a simplex with more than 256, a step goes along the projected gradient in the metric of H's diagonal, if that leaves many
+more of them at 0.
 
 Products read the columns of A's coefficients alone, of which a copy is kept, and are charged by the fraction of the entries
 that they read. An exact step is a pass; so is a product, and the end of a step in an orthant. Each step ends with the
@@ -254,7 +255,9 @@ def _set_step(problem: Problem, state: State) -> State:
     diagonal = curvatures_of(problem, state.scores)
     members = not_at_rest(problem, state.x, state.gradient, diagonal)
     columns, chosen = _columns(problem, members), np.flatnonzero(members)
-    if chosen.size > MOST_WITHIN and (shorter := _projected_step(problem, state, diagonal)) is not None:
+    # a simplex has no start at 0, and a model that begins in its middle gives up coefficients one by one
+    is_within = problem.term.constraint.boundary == "sum" and chosen.size > FEWEST_NEW
+    if (chosen.size > MOST_WITHIN or is_within) and (shorter := _projected_step(problem, state, diagonal)) is not None:
         return shorter
     hessian = _hessian(problem, state, members, columns)
     end = end_of_model(problem.term, hessian, state.x, state.gradient, chosen, EXACT)
