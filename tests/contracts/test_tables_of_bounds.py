@@ -142,10 +142,7 @@ def test_shapes_that_do_not_fit_are_named():
         ),
         (lambda: Box([[0.0, math.nan]], 1.0), r"lower\[0\] must not hold NaN, got it at index 1"),
         (lambda: Box([[0.0, 2.0]], [[1.0, 1.0]]), "lower must be <= upper, with a number between them, got 2.0 and 1.0"),
-        (
-            lambda: Box(np.zeros((2, 3)), 1.0).project(np.zeros(3)),
-            "has a set for each of 2 outputs: take that of one, by of_",
-        ),
+        (lambda: Box(np.zeros((2, 3)), 1.0).project(np.zeros(3)), "is one for each of 2 outputs: take one, by of_"),
     ):
         with pytest.raises(ValueError, match=message):
             made()

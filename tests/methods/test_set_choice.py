@@ -93,6 +93,8 @@ def test_several_outputs_on_sets_with_many_zeros_go_to_working_sets():
         assert choice.others[0].method.name == "newton"
         assert choose(outputs_of(500, 40, 4, constraint), tol=1e-8, begun="afg").method.name == "multinomial-working-set"
     assert choose(outputs_of(300, 40, 4, L2Ball(1.0), shift=2.0), tol=1e-8).method.name == "newton"
+    many = choose(outputs_of(100, 800, 4, L2Ball(1.0)), tol=1e-4)  # too many for Newton's matrix, and at no bound
+    assert (many.method.name, many.others) == ("afg", ())
 
 
 @pytest.mark.parametrize("loss", ["multinomial", "squared"])

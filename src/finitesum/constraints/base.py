@@ -208,7 +208,7 @@ class Constraint(ABC):
     def _point(self, name: str, x: npt.ArrayLike) -> Vector:
         if self.n_outputs is not None:
             raise ValueError(
-                f"This {type(self).__name__} has a set for each of {self.n_outputs} outputs: take that of one, by of_output(0)."
+                f"This {type(self).__name__} is one for each of {self.n_outputs} outputs: take one, by of_output(0)."
             )
         point = np.require(x, np.float64, ["C", "A", "W"])  # one kind of array, one compilation
         if point.ndim != 1 or np.ndim(x) != 1:

@@ -16,8 +16,8 @@ from finitesum.constraints.projections import BoxProjection, IntervalProjection,
 from finitesum.core.arrays import Vector
 
 _BOUNDS = (
-    "Give a number or one for each variable, of several outputs also a table with a row for each; -inf and inf stand for no "
-    "bound."
+    "Give a number or one for each variable, of several outputs also a table with a row for each; -inf and inf stand for "
+    "no bound."
 )
 
 

@@ -5,9 +5,10 @@
 A gradient and a Hessian of a row cost what `finitesum.methods.cost_model` says; s(d) is the projection, or the model of a
 step with the set, as measured on generated problems of 100 to 10,000 rows and 40 to 6,000 columns, with which the usual
 counts of Newton's methods and coordinate descent vary little. Those of accelerated gradients vary by a factor of three
-about what digits and the penalty's coupling of rows say (with several outputs: digits and the eigenvalues of columns), so that a run may begin with them where they are not much slower
-by their forecast: it goes on with the other method once they have taken `TRIED` of its time, if by their progress they
-will take longer than that one (`finitesum.running.handover`).
+about what digits and the penalty's coupling of rows say (with several outputs: digits and the eigenvalues of the columns),
+so that a run may begin with them where they are not much slower by their forecast: it goes on with the other method once
+they have taken `TRIED` of its time, if by their progress they will take longer than that one
+(`finitesum.running.handover`).
 """
 
 import math
@@ -35,8 +36,8 @@ STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 400.0, 0.3
 #: Nanoseconds of a step of Newton's method with several outputs by d^3, d the variables of all.
 OF_OUTPUTS = 0.2
 
-#: Steps on working sets of several outputs, typical: where F is quadratic, elsewhere, and of each variable. Nanoseconds of a
-#: step by n a^2 and by a^3, a the coefficients in a set: as many as there are on intervals, up to a limit, and where a
+#: Steps on working sets of several outputs, typical: where F is quadratic, elsewhere, and of each variable. Nanoseconds of
+#: a step by n a^2 and by a^3, a the coefficients in a set: as many as there are on intervals, up to a limit, and where a
 #: solution has many zeros this many times the root of those that there are.
 OF_OUTPUTS_STEPS, OF_OUTPUTS_GRAM, OF_OUTPUTS_CUBE = (1.0, 4.0, 1e-3), 0.025, 0.04
 OF_OUTPUTS_SET, OF_OUTPUTS_FEW = 3000.0, 20.0

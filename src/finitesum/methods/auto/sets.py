@@ -56,7 +56,7 @@ def _for_outputs(problem: Problem, shape: str, tol: float, begun: str) -> Choice
     names = ["multinomial-working-set"] * sets
     names += ["newton"] * (problem.dim <= (ALL_COLUMNS if sets else MATRIX_UP_TO))
     if not names:
-        return Choice(accelerated, f"{shape}, on a set: accelerated gradients", start=start)
+        return Choice(accelerated, f"{shape}, on a set: accelerated gradients", optimality=start)
     seconds = {name: set_forecasts.forecast(name, problem, features) for name in names}
     first = names[0]
     likely, gradients = seconds[first], math.inf
