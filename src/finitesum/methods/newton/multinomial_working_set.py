@@ -20,11 +20,11 @@ Every step is exact then, and the model has the groups' penalty (`finitesum.meth
 
 On a box, signs, an l1 ball or a simplex for each output A are the coefficients that do not rest at a bound or at 0
 (`finitesum.methods.newton.outputs_at_rest`). Every step is exact: p minimises the model over the set's points that differ
-from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients,
-on a simplex with more than 256, a step goes along the projected gradient in the metric of H's diagonal, if that leaves many
-more of them at 0. After a step with t < 1 a multiple of the columns' mean squares is added to H's diagonal, more where t is
-small, and less after whole steps: rows that a step has gone too far for have no curvature any more, and the model does not
-see how far away its minimiser is [3].
+from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients, on a
+simplex from one with most coefficients, a step goes along the projected gradient in the metric of H's diagonal, if that
+leaves many more of them at 0. After a step with t < 1 a multiple of the columns' mean squares is added to H's diagonal,
+more where t is small, and less after whole steps: rows that a step has gone too far for have no curvature any more, and
+the model does not see how far away its minimiser is [3].
 
 Products read the columns of A's coefficients alone, of which a copy is kept, and are charged by the fraction of the entries
 that they read. An exact step is a pass; so is a product, and the end of a step in an orthant. Each step ends with the
@@ -262,7 +262,7 @@ def _set_step(problem: Problem, state: State) -> State:
     members = not_at_rest(problem, state.x, state.gradient, diagonal)
     columns, chosen = _columns(problem, members), np.flatnonzero(members)
     # a simplex has no start at 0, and a model that begins in its middle gives up coefficients one by one
-    is_within = problem.term.constraint.boundary == "sum" and chosen.size > FEWEST_NEW
+    is_within = problem.term.constraint.boundary == "sum" and 2 * np.count_nonzero(state.x) > problem.dim > FEWEST_NEW
     if (chosen.size > MOST_WITHIN or is_within) and (shorter := _projected_step(problem, state, diagonal)) is not None:
         return shorter
     hessian = _hessian(problem, state, members, columns)
