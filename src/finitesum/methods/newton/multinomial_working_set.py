@@ -22,8 +22,8 @@ On a box, signs, an l1 ball or a simplex for each output A are the coefficients 
 (`finitesum.methods.newton.outputs_at_rest`). Every step is exact: p minimises the model over the set's points that differ
 from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients, on a
 simplex from one with most coefficients, a step goes along the projected gradient in the metric of H's diagonal, if that
-leaves many more of them at 0. After a step with t < 1 a multiple of the columns' mean squares is added to H's diagonal,
-more where t is small, and less after whole steps: rows that a step has gone too far for have no curvature any more, and
+leaves many more of them at 0. After a step with t < 0.2 a multiple of the columns' mean squares is added to H's diagonal,
+more after each such step, and less after whole ones: rows that a step has gone too far for have no curvature any more, and
 the model does not see how far away its minimiser is [3].
 
 Products read the columns of A's coefficients alone, of which a copy is kept, and are charged by the fraction of the entries

@@ -28,8 +28,8 @@ SMALL = 1e-3
 #: The least entry of the diagonal, relatively.
 LEAST_CURVATURE = 1e-14
 
-#: Damping after a first step that is cut short, the most of it, and that below which it is 0.
-FIRST_DAMPING, MOST_DAMPING, LEAST_DAMPING = 1e-4, 0.1, 1e-9
+#: Length of a step below which there is damping; that after a first such step, the most, and that below which it is 0.
+SHORT, FIRST_DAMPING, MOST_DAMPING, LEAST_DAMPING = 0.2, 1e-4, 0.1, 1e-9
 
 #: By how much a model falls further, at least, where a raised diagonal helps.
 LOWER = 1.02
@@ -53,16 +53,16 @@ def squares_of(problem: Problem) -> Vector:
 
 
 def next_damping(damping: float, t: float) -> float:
-    """Return the damping after a step of length t: more where the model reached too far, less after whole steps.
+    """Return the damping after a step of length t: more where the model reached far too far, less after whole steps.
 
     Examples
     --------
-    >>> next_damping(0.0, 1.0), next_damping(0.0, 0.5), next_damping(0.01, 1.0)
-    (0.0, 0.0002, 0.002)
+    >>> next_damping(0.0, 1.0), next_damping(0.0, 0.5), next_damping(0.0, 0.125), next_damping(0.01, 1.0)
+    (0.0, 0.0, 0.0008, 0.002)
     """
     if t == 1.0:
         return 0.2 * damping if damping > LEAST_DAMPING else 0.0
-    return min(max(damping, FIRST_DAMPING) / max(t, 0.1), MOST_DAMPING)
+    return damping if t >= SHORT else min(max(damping, FIRST_DAMPING) / max(t, 0.1), MOST_DAMPING)
 
 
 def projected_step(term: ConvexTerm, w: Vector, gradient: Vector, diagonal: Vector, t: float) -> Vector:
