@@ -179,7 +179,11 @@ def test_which_metrics_matter():
         (lambda: Box(math.inf, math.inf), ValueError, "lower must be <= upper, with a number between"),
         (lambda: Box(-math.inf, -math.inf), ValueError, "lower must be <= upper, with a number between"),
         (lambda: Box([0.0, 0.0], [1.0, -1.0]), ValueError, "got 0.0 and -1.0"),
-        (lambda: Box([0.0, 0.0], [1.0, 1.0, 1.0]), ValueError, "lower and upper must be of one length, got 2 and 3"),
+        (
+            lambda: Box([0.0, 0.0], [1.0, 1.0, 1.0]),
+            ValueError,
+            r"lower and upper must be of one shape, got \(2,\) and \(3,\)",
+        ),
         (lambda: Box(math.nan, 1.0), ValueError, "lower must not be NaN"),
         (lambda: Box(None, 1.0), TypeError, "lower must be a number, got None"),
         (lambda: Box([], 1.0), ValueError, "lower must have one axis and an entry at least"),

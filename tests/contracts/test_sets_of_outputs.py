@@ -295,3 +295,40 @@ def test_logistic_regression_takes_a_set_for_each_class(form):
         np.testing.assert_allclose(model.predict_proba(X), chances / chances.sum(axis=1, keepdims=True), atol=1e-12)
     chosen = LogisticRegressionCV(Cs=[0.1, 10.0], cv=3, constraint=L1Ball(0.8)).fit(as_format(X, form), y)
     assert all(L1Ball(0.8).contains(coef) for coef in chosen.coef_)
+
+
+@pytest.mark.as_chosen
+def test_a_simplex_gives_up_most_coefficients_of_its_middle_at_once():
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((300, 100))
+    y = (X[:, :5] + rng.gumbel(size=(300, 5))).argmax(axis=1)
+    problem = Problem.linear(X, y, loss="multinomial", fit_intercept=True, alpha=1e-6, constraint=Simplex(1.5))
+    counts = []
+    result = minimize(
+        problem, method="multinomial-working-set", tol=1e-9, callback=lambda r: counts.append(np.count_nonzero(r.x))
+    )
+    assert result.success
+    assert counts[0] < 150
+    assert result.nit <= 8
+    assert result.fun == pytest.approx(minimize(problem, method="afg", tol=1e-9, max_iter=5000).fun, rel=1e-9)
+
+
+@pytest.mark.as_chosen
+@pytest.mark.parametrize("constraint", [L1Ball(0.1), Simplex(0.05)], ids=type)
+def test_columns_that_differ_by_1e4_without_a_penalty_keep_tol(constraint):
+    rng = np.random.default_rng(11)
+    X = np.maximum(rng.standard_normal((300, 5)) @ rng.standard_normal((5, 40)) + rng.standard_normal((300, 40)), 0.0)
+    y = (0.3 * X[:, :4] + rng.gumbel(size=(300, 4))).argmax(axis=1)
+    X = X * 10.0 ** rng.uniform(0.0, 4.0, 40)
+    problem = Problem.linear(X, y, loss="multinomial", fit_intercept=True, alpha=0.0, constraint=constraint)
+    result = minimize(problem, method="multinomial-working-set", tol=1e-6)
+    assert result.success, result.message
+    assert result.nit <= 40
+    oracle = SumOfOutputs(X, y, "multinomial", 4, l1=0.0, l2=0.0, intercept=True, weights=None, offsets=None)
+    gradient, table = oracle.gradient(result.x).reshape(4, -1), result.x.reshape(4, -1)
+    gaps = [g[:40] @ w[:40] + constraint.support(-g[:40]) for g, w in zip(gradient, table, strict=True)]
+    assert sum(gaps) <= 1e-6  # no point of the set is lower by more than the gradient's slope to it
+    whole = minimize(problem, method="multinomial-working-set", tol=0.0, max_iter=6)
+    earlier = minimize(problem, method="multinomial-working-set", tol=0.0, max_iter=3)
+    again = minimize(problem, method="multinomial-working-set", tol=0.0, max_iter=3, earlier=earlier)
+    np.testing.assert_array_equal(again.x, whole.x)  # the damping goes on

@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse
 
 from finitesum import Problem, minimize
-from finitesum.constraints import Box, HalfSpace, L2Ball, NonNegative, Simplex
+from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.methods import as_method
 from finitesum.methods.auto import LATE, choose
 from finitesum.methods.base import Alternative, Choice
 from finitesum.methods.forecasts import Counts
+from finitesum.methods.set_forecasts import spread_of_eigenvalues
 from finitesum.running import handover
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
@@ -66,3 +67,69 @@ def test_gradients_that_stall_are_followed_by_newton_whatever_it_takes():
 
 def test_what_counts_as_late_is_what_the_driver_takes_for_it():
     assert LATE == handover.LATE
+
+
+def outputs_of(n, d, n_outputs, constraint, *, shift=0.0, alpha=1e-2, loss="multinomial"):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((n, d)) + shift
+    scores = 0.3 * (X - shift) @ rng.standard_normal((d, n_outputs)) + rng.gumbel(size=(n, n_outputs))
+    y = scores.argmax(axis=1) if loss == "multinomial" else scores
+    return Problem.linear(X, y, loss=loss, alpha=alpha, constraint=constraint)
+
+
+@pytest.mark.parametrize("constraint", [NonNegative(), Box(-0.1, 0.1)], ids=type)
+def test_several_outputs_begin_with_gradients_where_columns_are_alike(constraint):
+    alike = choose(outputs_of(2000, 300, 6, constraint), tol=1e-4)
+    assert [alike.method.name, *[other.method.name for other in alike.others]] == ["afg", "multinomial-working-set"]
+    far = choose(outputs_of(2000, 300, 6, constraint, shift=3.0, alpha=0.0), tol=1e-8)  # nearly one direction
+    assert far.method.name == "multinomial-working-set"
+    assert "afg" in [other.method.name for other in far.others]
+
+
+def test_several_outputs_on_sets_with_many_zeros_go_to_working_sets():
+    for constraint in (L1Ball(1.0), Simplex(1.0)):
+        choice = choose(outputs_of(500, 40, 4, constraint, shift=2.0), tol=1e-8)
+        assert choice.method.name == "multinomial-working-set"
+        assert choice.others[0].method.name == "newton"
+        assert choose(outputs_of(500, 40, 4, constraint), tol=1e-8, begun="afg").method.name == "multinomial-working-set"
+    assert choose(outputs_of(300, 40, 4, L2Ball(1.0), shift=2.0), tol=1e-8).method.name == "newton"
+    many = choose(outputs_of(100, 800, 4, L2Ball(1.0)), tol=1e-4)  # too many for Newton's matrix, and at no bound
+    assert (many.method.name, many.others) == ("afg", ())
+
+
+@pytest.mark.parametrize("loss", ["multinomial", "squared"])
+def test_what_auto_begins_with_on_several_outputs_ends_at_the_same_minimum(loss):
+    for constraint, shift in ((NonNegative(), 0.0), (L1Ball(1.0), 2.0), (Box(-0.05, 0.1), 1.0)):
+        problem = outputs_of(150, 120, 5, constraint, shift=shift, alpha=1e-3, loss=loss)
+        result = minimize(problem, tol=1e-8)
+        assert result.success, result.message
+        known = minimize(problem, method="multinomial-working-set", tol=1e-9)
+        assert result.fun == pytest.approx(known.fun, rel=1e-9)
+
+
+def test_the_spread_of_eigenvalues_is_about_that_of_numpy():
+    for shift in (0.0, 2.0):
+        problem = outputs_of(400, 30, 3, NonNegative(), shift=shift)
+        X = problem.rows.values
+        exact = np.linalg.eigvalsh(X.T @ X / 400)
+        assert spread_of_eigenvalues(problem) == pytest.approx(exact[-1] / exact.mean(), rel=0.3)
+    assert spread_of_eigenvalues(Problem.linear(np.zeros((4, 3)), [0, 1, 2, 0], loss="multinomial")) == 1.0
+
+
+def test_gradients_that_slow_down_are_judged_by_their_later_passes():
+    problem = problem_of(50, 8, L2Ball(1.0))
+    counts = Counts(64.0, 0.0, 64.0)
+    spent = handover.price("afg", problem, counts)
+    choice = Choice(as_method("afg"), "", 0.1 * spent, 1.0, (Alternative(as_method("newton"), 2.0 * spent),))
+    steady = Loop(k=64, best_estimate=1e-4, middle_k=64, middle_estimate=1e-4, early_k=32, early_estimate=1e-2)
+    slow = Loop(k=64, best_estimate=1e-4, middle_k=64, middle_estimate=1e-4, early_k=32, early_estimate=2e-4)
+    assert not handover.is_changed(choice, steady, counts, problem, 1e-8, None)
+    assert handover.is_changed(choice, slow, counts, problem, 1e-8, None)
+    assert handover.to_go_as_of_late(Loop(k=4, best_estimate=1e-4), 1e-8) == 0.0
+    loop = Loop()
+    for k in range(1, 40):
+        loop.k = k
+        loop.improves(1.0 / k)
+    assert (loop.early_k, loop.early_estimate, loop.middle_k) == (16, 1.0 / 16.0, 32)
+    loop.change(39.0, 0.0)
+    assert (loop.early_k, loop.middle_k) == (0, 0)

@@ -58,8 +58,13 @@ class Constraint(ABC):
 
     @property
     def dim(self) -> int | None:
-        """The number of variables that the set is made for, one for each entry of its arrays; None without arrays."""
-        return next((value.size for value in self._values().values() if isinstance(value, np.ndarray)), None)
+        """The number of variables that the set is made for, one for each column of its arrays; None without arrays."""
+        return next((value.shape[-1] for value in self._values().values() if isinstance(value, np.ndarray)), None)
+
+    @property
+    def n_outputs(self) -> int | None:
+        """The number of outputs that the set is made for; None where it is the same set for each of any number."""
+        return None
 
     @abstractmethod
     def support(self, direction: npt.ArrayLike) -> float:
@@ -164,7 +169,8 @@ class Constraint(ABC):
         ValueError
             A half-space without a point whose other coordinates are 0. Other sets do not check.
         """
-        chosen = {name: value[columns] for name, value in self._values().items() if isinstance(value, np.ndarray)}
+        arrays = {name: value for name, value in self._values().items() if isinstance(value, np.ndarray)}
+        chosen = {name: value[..., columns] for name, value in arrays.items()}
         return replace(self, **chosen) if chosen else self  # type: ignore[type-var]
 
     def check_dim(self, dim: int) -> None:
@@ -173,6 +179,11 @@ class Constraint(ABC):
             raise ValueError(f"There must be a variable at least, got {dim}.")
         if self.dim not in (None, dim):
             raise ValueError(f"{type(self).__name__} is made for {self.dim} variables, but there are {dim}.")
+
+    def check_outputs(self, n_outputs: int) -> None:
+        """Raise a ValueError for a number of outputs that the set, with arrays for another one, is not made for."""
+        if self.n_outputs not in (None, n_outputs):
+            raise ValueError(f"{type(self).__name__} is made for {self.n_outputs} outputs, but there are {n_outputs}.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the set as a dictionary of numbers, strings and lists, which JSON keeps to the last bit.
@@ -195,6 +206,10 @@ class Constraint(ABC):
         return {name: getattr(self, name) for name in names}
 
     def _point(self, name: str, x: npt.ArrayLike) -> Vector:
+        if self.n_outputs is not None:
+            raise ValueError(
+                f"This {type(self).__name__} is one for each of {self.n_outputs} outputs: take one, by of_output(0)."
+            )
         point = np.require(x, np.float64, ["C", "A", "W"])  # one kind of array, one compilation
         if point.ndim != 1 or np.ndim(x) != 1:
             raise ValueError(f"{name} must have one axis, got shape {np.shape(x)}. Flatten it.")
@@ -209,8 +224,8 @@ class Constraint(ABC):
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [_plain(v) for v in value.tolist()]
+    if isinstance(value, np.ndarray | list):
+        return [_plain(v) for v in (value.tolist() if isinstance(value, np.ndarray) else value)]
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 

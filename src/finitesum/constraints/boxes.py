@@ -15,7 +15,10 @@ from finitesum.constraints.base import TOLERANCE, Constraint, checked_number, ch
 from finitesum.constraints.projections import BoxProjection, IntervalProjection, Projection
 from finitesum.core.arrays import Vector
 
-_BOUNDS = "Give a number or one for each variable; -inf and inf stand for no bound."
+_BOUNDS = (
+    "Give a number or one for each variable, of several outputs also a table with a row for each; -inf and inf stand for "
+    "no bound."
+)
 
 
 class Intervals(Constraint):
@@ -29,8 +32,10 @@ class Intervals(Constraint):
         """Return lower and upper, both numbers or both arrays."""
 
     def intervals(self, dim: int) -> tuple[Vector, Vector]:
-        lower, upper = self.bounds()
-        return np.full(dim, lower), np.full(dim, upper)
+        """Return the bounds of the coordinates, each of shape (dim,), or (K, dim) where each of K outputs has its own."""
+        lower, upper = (np.asarray(bound) for bound in self.bounds())
+        shape = (*lower.shape[:-1], dim)
+        return np.full(shape, lower), np.full(shape, upper)
 
     @property
     def compiled(self) -> Projection:
@@ -62,8 +67,8 @@ class Intervals(Constraint):
     def diameter(self, dim: int) -> float:
         """Return sqrt(sum_i (upper_i - lower_i)^2)."""
         self.check_dim(dim)
-        lower, upper = self.bounds()
-        return float(np.linalg.norm(np.broadcast_to(np.subtract(upper, lower), dim)))
+        lower, upper = self.intervals(dim)
+        return float(np.linalg.norm(upper - lower))
 
     def width(self) -> float:
         """Return max_i (upper_i - lower_i)."""
@@ -77,15 +82,18 @@ class Box(Intervals):
 
     Parameters
     ----------
-    lower, upper : float or array_like, shape (d,)
-        The bounds, lower <= upper; -inf and inf stand for no bound. If one is an array, so will be the other.
+    lower, upper : float or array_like, shape (d,) or (K, d)
+        The bounds, lower <= upper; -inf and inf stand for no bound. If one is an array, so will be the other. A table has a
+        row for each of K outputs, as `coef_` of the estimators: row k bounds the coefficients of output k. Without rows the
+        bounds are those of all outputs.
 
     Raises
     ------
     TypeError
         The bounds are no numbers.
     ValueError
-        NaN, lower > upper, an interval without a number in it, or arrays of different lengths.
+        NaN, lower > upper, an interval without a number in it, or arrays of shapes that do not fit each other. A table
+        projects nothing by itself, see `of_output`.
 
     Examples
     --------
@@ -93,6 +101,8 @@ class Box(Intervals):
     array([ 1., -1.])
     >>> Box(-1.0, [1.0, 2.0]).width()
     3.0
+    >>> Box(0.0, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).of_output(1).project([9.0, 9.0])
+    array([3., 4.])
     """
 
     lower: float | Vector
@@ -104,7 +114,7 @@ class Box(Intervals):
             lower, upper = np.broadcast_arrays(lower, upper)
         except ValueError:
             raise ValueError(
-                f"lower and upper must be of one length, got {np.size(lower)} and {np.size(upper)} numbers. {_BOUNDS}"
+                f"lower and upper must be of one shape, got {lower.shape} and {upper.shape}. {_BOUNDS}"
             ) from None
         empty = ~((lower <= upper) & (lower < np.inf) & (upper > -np.inf))
         if empty.any():
@@ -117,6 +127,14 @@ class Box(Intervals):
 
     def bounds(self) -> tuple[float | Vector, float | Vector]:
         return self.lower, self.upper
+
+    @property
+    def n_outputs(self) -> int | None:
+        return int(np.shape(self.lower)[0]) if np.ndim(self.lower) == 2 else None
+
+    def of_output(self, k: int) -> "Box":
+        """Return the box of the coefficients of one output, 0 <= k < K: the box itself where all outputs have the same."""
+        return self if self.n_outputs is None else Box(np.asarray(self.lower)[k], np.asarray(self.upper)[k])
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +204,14 @@ class Unconstrained(Intervals):
 
 
 def _bound(name: str, values: Any) -> Vector:
-    """Return float64 of shape () or (d,)."""
-    if np.ndim(values) > 0:
+    """Return float64 of shape (), (d,) or (K, d)."""
+    try:
+        n_axes = np.ndim(values)
+    except ValueError:  # rows of several lengths
+        raise ValueError(f"{name} must have rows of one length. {_BOUNDS}") from None
+    if n_axes == 2 and len(values) > 0:
+        return np.array([checked_vector(f"{name}[{k}]", row, _BOUNDS) for k, row in enumerate(np.asarray(values))])
+    if n_axes > 0:
         return checked_vector(name, values, _BOUNDS)
     if isinstance(values, float) and not math.isfinite(values):
         if math.isnan(values):

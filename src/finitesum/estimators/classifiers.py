@@ -58,7 +58,8 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         has the factor sqrt(d_g); in a model of K classes at once it has the K d_g coefficients of its columns for all of
         them, and sqrt(K d_g). One class against the rest, or one target of a regressor, is a model of its own.
     bounds : dict or pair, optional
-        By a column's name or number its (lower, upper), None for no bound; or one pair for all. Without l1_ratio.
+        By a column's name or number its (lower, upper), None for no bound; or one pair for all, of numbers, vectors of
+        shape (d,) or, in a model of K classes at once, tables of shape (K, d). Without l1_ratio.
     random_state : int, generator or None
         Seeds the order of visits.
     verbose : int

@@ -5,16 +5,23 @@
 A gradient and a Hessian of a row cost what `finitesum.methods.cost_model` says; s(d) is the projection, or the model of a
 step with the set, as measured on generated problems of 100 to 10,000 rows and 40 to 6,000 columns, with which the usual
 counts of Newton's methods and coordinate descent vary little. Those of accelerated gradients vary by a factor of three
-about what digits and the penalty's coupling of rows say, so that a run may begin with them where they are not much slower
-by their forecast: it goes on with the other method once they have taken `TRIED` of its time, if by their progress they
-will take longer than that one (`finitesum.running.handover`).
+about what digits and the penalty's coupling of rows say (with several outputs: digits and the eigenvalues of the columns),
+so that a run may begin with them where they are not much slower by their forecast: it goes on with the other method once
+they have taken `TRIED` of its time, if by their progress they will take longer than that one
+(`finitesum.running.handover`).
 """
 
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from finitesum.evaluation.row_products import gram_product, sum_of_squares
 from finitesum.methods.cost_model import costs_of
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, remembered
+
+#: Sets whose projection sorts, and whose solutions have many zeros.
+SORTING = ("sum", "l1-norm")
 
 #: Passes, Hessians and steps of Newton's methods on a set, typical; those of Newton's method where F is quadratic.
 NEWTON_COUNTS, WORKING_SET_COUNTS, QUADRATIC_COUNTS = (8.0, 3.0, 5.0), (9.0, 0.3, 12.0), (2.0, 1.0, 1.0)
@@ -27,23 +34,36 @@ OF_INTERVALS = 2.5
 STEP, OF_MODEL, SIMPLEX_SQUARE, SIMPLEX_CUBE = 8e5, 0.06, 400.0, 0.3
 
 #: Nanoseconds of a step of Newton's method with several outputs by d^3, d the variables of all.
-OF_OUTPUTS = 1.0
+OF_OUTPUTS = 0.2
 
-#: Steps on working sets of several outputs and the most coefficients in one, typical, and nanoseconds of a step by n a^2
-#: and by a^3, a the coefficients.
-OF_OUTPUTS_COUNTS, OF_OUTPUTS_SET, OF_OUTPUTS_GRAM, OF_OUTPUTS_CUBE = (12.0, 0.0, 12.0), 1500.0, 0.05, 0.06
+#: Steps on working sets of several outputs, typical: where F is quadratic, elsewhere, and of each variable. Nanoseconds of
+#: a step by n a^2 and by a^3, a the coefficients in a set: as many as there are on intervals, up to a limit, and where a
+#: solution has many zeros this many times the root of those that there are.
+OF_OUTPUTS_STEPS, OF_OUTPUTS_GRAM, OF_OUTPUTS_CUBE = (1.0, 4.0, 1e-3), 0.025, 0.04
+OF_OUTPUTS_SET, OF_OUTPUTS_FEW = 3000.0, 20.0
 
 #: Nanoseconds of a step on working sets, and of a column in one.
 SET_STEP, SET_COLUMN = 5e5, 1500.0
 
-#: Nanoseconds of a step of accelerated gradients, and of a coordinate of its projection: where it sorts, and elsewhere.
-GRADIENT_STEP, SORTED, COORDINATE = 1e5, 400.0, 150.0
+#: Nanoseconds of a step of accelerated gradients, and of a coordinate of its projection: where it sorts, where it clips,
+#: and elsewhere.
+GRADIENT_STEP, SORTED, CLIPPED, COORDINATE = 1e5, 400.0, 10.0, 150.0
+
+#: Nanoseconds of a step of accelerated gradients with several outputs, and of each of them where its projection sorts.
+OUTPUTS_STEP, OUTPUT_SORTED = 2.5e5, 1e5
 
 #: Nanoseconds of coordinate descent, and those of a row in gradients.
 DESCENT, DESCENT_GRADIENTS = 3e6, 110.0
 
 #: The logarithm of the passes of accelerated gradients: one, by the logarithm of the digits, and by that of the coupling.
 PASSES, FEWEST_PASSES = (0.52, 1.86, 0.077), 30.0
+
+#: With several outputs: by the logarithm of the digits, and by that of the spread of the columns' eigenvalues, and another
+#: one where F is not quadratic.
+PASSES_OF_OUTPUTS, FEWEST_OF_OUTPUTS = (2.1, 0.55, 1.3), 10.0
+
+#: Products with the columns' Gram matrix from which its largest eigenvalue is estimated.
+N_PRODUCTS = 8
 
 #: How many times their forecast accelerated gradients may well take, which go on where Newton's method is late.
 UNSURE = 7.0
@@ -52,6 +72,9 @@ UNSURE = 7.0
 #: time of the other method.
 WORTH_TRYING, TRIED = 2.0, 0.25
 
+#: The passes of accelerated gradients with several outputs from which it is seen how they get on.
+FEWEST_TRIED = 12.0
+
 
 class Spent(NamedTuple):
     """Passes over the rows, Hessians of all rows, and steps."""
@@ -59,6 +82,34 @@ class Spent(NamedTuple):
     passes: float
     hessians: float
     steps: float
+
+
+@remembered
+def spread_of_eigenvalues(problem: Problem) -> float:
+    """Return the largest eigenvalue of the columns' Gram matrix by their mean, about: a power method's estimate.
+
+    Examples
+    --------
+    >>> round(spread_of_eigenvalues(Problem.linear([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0, 1, 1])), 2)
+    1.5
+    """
+    one, ones = problem.one_output, np.ones(problem.n_rows)
+    v, largest = np.ones(one.dim) + 0.1 * np.cos(np.arange(one.dim)), 0.0
+    with np.errstate(all="ignore"):
+        for _ in range(N_PRODUCTS):
+            v = gram_product(one, ones, v / np.linalg.norm(v))
+            largest = float(np.linalg.norm(v))
+            if not 0.0 < largest < math.inf:
+                return 1.0
+        mean = sum_of_squares(one) / one.n_rows / max(one.rows.n_columns, 1)
+        return max(largest / mean, 1.0) if 0.0 < mean < math.inf else 1.0
+
+
+def _of_working_set(problem: Problem) -> float:
+    """Return about how many coefficients of several outputs are in a working set at most."""
+    dim = float(problem.dim)
+    few = OF_OUTPUTS_FEW * math.sqrt(dim) if problem.term.constraint.boundary in SORTING else OF_OUTPUTS_SET
+    return min(dim, few)
 
 
 def price(name: str, problem: Problem, counts: Any) -> float:
@@ -74,10 +125,13 @@ def price(name: str, problem: Problem, counts: Any) -> float:
     n, dim, costs, boundary = problem.n_rows, float(problem.dim), costs_of(problem), problem.term.constraint.boundary
     rows = n * (counts.passes * costs.gradient + counts.hessians * costs.hessian)
     if name == "afg":
-        sorts = boundary in ("sum", "l1-norm")
-        step = GRADIENT_STEP + (SORTED if sorts else COORDINATE) * dim
+        sorts = boundary in SORTING
+        clips = boundary in ("bounds", "signs")
+        step = GRADIENT_STEP + (SORTED if sorts else CLIPPED if clips else COORDINATE) * dim
+        if problem.n_outputs > 1:
+            step += OUTPUTS_STEP + sorts * OUTPUT_SORTED * problem.n_outputs
     elif name == "multinomial-working-set":
-        size = min(dim, OF_OUTPUTS_SET)
+        size = _of_working_set(problem)
         step = STEP + size**2 * (OF_OUTPUTS_GRAM * n + OF_OUTPUTS_CUBE * size)
     elif name == "working-set-newton" and boundary != "sum":
         step = SET_STEP + SET_COLUMN * dim
@@ -92,10 +146,16 @@ def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
     if name == "coordinate-descent":
         return 1e-9 * (DESCENT + DESCENT_GRADIENTS * problem.n_rows * costs_of(problem).gradient)
     if name == "multinomial-working-set":
-        return price(name, problem, Spent(*OF_OUTPUTS_COUNTS))
+        of_quadratic, of_others, of_variables = OF_OUTPUTS_STEPS
+        n_steps = (of_quadratic if problem.loss.d2_lipschitz() == 0.0 else of_others) + of_variables * problem.dim
+        return price(name, problem, Spent(n_steps + 1.0, 0.0, n_steps))
     if name == "afg":
-        logs = 1.0, features["digits"], features["coupling"]
-        n_passes = max(math.exp(sum(factor * log for factor, log in zip(PASSES, logs, strict=True))), FEWEST_PASSES)
+        logs, factors, fewest = (1.0, features["digits"], features["coupling"]), PASSES, FEWEST_PASSES
+        if problem.n_outputs > 1:
+            is_curved = float(problem.loss.d2_lipschitz() > 0.0)
+            logs = features["digits"], math.log(spread_of_eigenvalues(problem)), is_curved
+            factors, fewest = PASSES_OF_OUTPUTS, FEWEST_OF_OUTPUTS
+        n_passes = max(math.exp(sum(factor * log for factor, log in zip(factors, logs, strict=True))), fewest)
         searches = not math.isfinite(problem.loss.curvature_bound())  # for its steps, by two gradients each
         return price(name, problem, Spent((1.0 + searches) * n_passes, 0.0, n_passes))
     newton_counts: tuple[float, ...] = QUADRATIC_COUNTS if problem.loss.d2_lipschitz() == 0.0 else NEWTON_COUNTS

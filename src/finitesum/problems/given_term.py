@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from finitesum.constraints import Constraint, Unconstrained
+from finitesum.constraints import Box, Constraint, Unconstrained
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import as_penalty
@@ -28,16 +28,22 @@ def convex_term(
     else:
         penalty = elastic_net(alpha, l1_ratio) if groups is None else GroupLasso(alpha, groups, l1_ratio)
     known = as_penalty(penalty, n_columns, penalty_weights)
-    return ConvexTerm(known, checked_constraint(constraint, n_columns, known), n_columns, n_free, n_blocks)
+    return ConvexTerm(known, checked_constraint(constraint, n_columns, known, n_blocks), n_columns, n_free, n_blocks)
 
 
-def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: Any) -> Constraint:
-    """Return the set of a problem in n_columns variables, the whole space for None, or raise what is wrong with it."""
+def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: Any, n_outputs: int = 1) -> Constraint:
+    """Return the set of a problem in n_columns variables, the whole space for None, or raise what is wrong with it.
+
+    A table of bounds with one row is that of a model with one output.
+    """
     if constraint is None:
         return Unconstrained()
     if not isinstance(constraint, Constraint):
         raise TypeError(f"constraint must be a set from finitesum.constraints such as L1Ball(10.0), got {constraint!r}.")
     constraint.check_dim(n_columns)
+    constraint.check_outputs(n_outputs)
+    if n_outputs == 1 and isinstance(constraint, Box):
+        constraint = constraint.of_output(0)
     if isinstance(constraint, Unconstrained):
         return constraint
     if penalty.lasso() > 0.0:

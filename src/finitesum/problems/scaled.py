@@ -272,7 +272,8 @@ def _unstored(problem: Any) -> Vector | None:
 def can_scale(term: ConvexTerm) -> bool:
     """Return whether penalty and set are of the same kind in scaled coefficients."""
     if term.is_constrained:
-        return term.constraint.boundary in ("bounds", "signs") and isinstance(term.penalty, ElasticNet)
+        is_of_columns = term.constraint.boundary in ("bounds", "signs") and term.constraint.n_outputs is None
+        return is_of_columns and isinstance(term.penalty, ElasticNet)
     return isinstance(term.penalty, ElasticNet | WeightedElasticNet | Separable)
 
 

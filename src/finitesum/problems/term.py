@@ -329,7 +329,10 @@ class ConvexTerm:
             return gradient
         if self.is_constrained:
             d, mapping = self.n_columns, gradient.copy()
-            blocks = (numbers.reshape(self.n_blocks, -1)[:, :d] for numbers in (w, gradient, mapping))
+            blocks = [numbers.reshape(self.n_blocks, -1)[:, :d] for numbers in (w, gradient, mapping)]
+            if self.constraint.n_outputs is not None:  # intervals of each output's own
+                blocks[2][:] = self.constraint.mapping(*blocks[:2])
+                return mapping
             for of_w, of_gradient, of_mapping in zip(*blocks, strict=True):
                 of_mapping[:] = self.constraint.mapping(of_w, of_gradient)
             return mapping
@@ -377,7 +380,9 @@ class ConvexTerm:
             penalty = penalty.on_columns(np.tile(np.arange(self.n_columns), self.n_blocks))
         constraint = self.constraint
         if self.is_constrained:
-            constraint = Box(*(np.tile(bound, self.n_blocks) for bound in constraint.intervals(self.n_columns)))
+            bounds = (bound.reshape(-1, self.n_columns) for bound in constraint.intervals(self.n_columns))
+            shape = self.n_blocks, self.n_columns
+            constraint = Box(*(np.ascontiguousarray(np.broadcast_to(bound, shape)).reshape(-1) for bound in bounds))
         return ConvexTerm(penalty, constraint, n_columns, n_free), order
 
     def on_columns(self, columns: Any) -> "ConvexTerm":

@@ -6,7 +6,8 @@ With the optimality e_0 at 0, the least one so far e and the fraction of the way
 
     f = log(e_0 / e) / log(e_0 / tol),
 
-the run is expected to take another (1 - f) / f of what it has spent. It changes to the other method with the least forecast
+the run is expected to take another (1 - f) / f of what it has spent; of a method whose first digits come soonest, what its
+passes since a quarter or a half of them say, if that is more. It changes to the other method with the least forecast
 once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0;
 or, of a method whose first digits come soonest, has spent the time of the other one and is not about to end;
 where it is expected to need more passes than estimators allow, if the other one is not very much more expensive; and where
@@ -36,6 +37,9 @@ ALMOST = 0.3
 
 #: The fraction of the way that is taken to be done where nothing is known of the optimality, and the least one.
 UNKNOWN, LEAST = 0.5, 0.05
+
+#: Passes from which their rate is looked at.
+FEWEST_SEEN = 12
 
 #: What another method may take, by what was spent, after a run that stalled; and seconds that it may take in any case.
 AFTER_STALL, NO_MATTER = 3.0, 0.1
@@ -73,6 +77,8 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
     is_steady = getattr(running.method, "falls_steadily", True)
     done = fraction_done(choice.optimality, loop.best_estimate, tol) if is_steady else UNKNOWN
     to_go = (1.0 - done) / done
+    if slows_down:
+        to_go = max(to_go, to_go_as_of_late(loop, tol))
     is_late = loop.n_changes == 0 and spent > LATE * running.seconds  # two that are late say that others will be, too
     if is_late and spent * to_go > SLOWER * other.seconds:
         return True
@@ -80,6 +86,23 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
         return True
     is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
     return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent
+
+
+def to_go_as_of_late(loop: Loop, tol: float) -> float:
+    """Return what is to go by what was spent, at the rate since a quarter or a half of the passes; 0 where that is unknown.
+
+    Examples
+    --------
+    >>> to_go_as_of_late(Loop(k=12, best_estimate=1e-3, early_k=4, early_estimate=1e-2), 1e-6)
+    2.0
+    """
+    n_passes, best = loop.k - loop.changed_k, loop.best_estimate
+    if n_passes < FEWEST_SEEN or not loop.early_estimate < math.inf or not 0.0 < best < math.inf:
+        return 0.0
+    gained, wanted = math.log10(loop.early_estimate / best), math.log10(best / max(tol, LEAST_TOL))
+    if wanted <= 0.0:
+        return 0.0
+    return (n_passes - loop.early_k) * wanted / (n_passes * gained) if gained > 0.0 else math.inf
 
 
 def fraction_done(first: float, now: float, tol: float) -> float:

@@ -37,12 +37,19 @@ class Loop:
     changed_k: int = 0  # the pass after which the last of them was
     changed_passes: float = 0.0  # effective passes, and those of Hessians, until then
     changed_hessians: float = 0.0
+    middle_k: int = 0  # passes of the running method, at each doubling of them
+    middle_estimate: float = math.inf  # the lowest estimate until then
+    early_k: int = 0  # those of the doubling before
+    early_estimate: float = math.inf
 
     def improves(self, optimality: float) -> bool:
         """Return whether an optimality is the lowest so far, and remember it."""
         is_best = optimality < self.best_estimate
         if is_best:
             self.best_estimate, self.best_k, self.best_step = optimality, self.k, self.k - self.n_unfinished
+        if (n_passes := self.k - self.changed_k) >= max(2 * self.middle_k, 1):
+            self.early_k, self.early_estimate = self.middle_k, self.middle_estimate
+            self.middle_k, self.middle_estimate = n_passes, self.best_estimate
         return is_best
 
     def descends(self, objective: float) -> None:
@@ -54,7 +61,8 @@ class Loop:
         """Count a change of the method, and the effective passes before it; its progress begins again."""
         self.n_changes, self.changed_k = self.n_changes + 1, self.k
         self.changed_passes, self.changed_hessians = passes, hessian_passes
-        self.best_estimate = self.best_objective = math.inf
+        self.best_estimate = self.best_objective = self.middle_estimate = self.early_estimate = math.inf
+        self.middle_k = self.early_k = 0
         self.best_k, self.best_step = self.k, self.k - self.n_unfinished
 
     def hopeless(self, optimality: float, tol: float, patience: int | None, first: int) -> StopReason | None:

@@ -9,8 +9,9 @@ as fast as Newton's method, which goes on where they are not (`finitesum.methods
 compared with coordinate descent. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they have many
 variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to SVRG, whose
 step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method and, in many
-variables, an L-BFGS of their own, and working sets with an l1 penalty; on sets they begin with accelerated gradients, and
-Newton's method goes on. Losses with corners and an l2 penalty go to dual
+variables, an L-BFGS of their own, and working sets with an l1 penalty; on sets working sets or, where these have none,
+Newton's method, or they begin with accelerated gradients where the columns' eigenvalues and the digits that are asked for
+say that these may be faster. Losses with corners and an l2 penalty go to dual
 ascent, semismooth Newton or, the hinge, interior points, whichever is likely to be fastest; with any other elastic net or
 set to interior points, up to some thousand columns or, where penalty or set leave no column alone, rows, and the hinge to a
 linear program on a box of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive

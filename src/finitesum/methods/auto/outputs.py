@@ -11,6 +11,7 @@ from finitesum.methods.newton.class_ascent import is_worth_epochs
 from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
 from finitesum.methods.newton.kronecker_factors import is_whole_cheap
 from finitesum.methods.newton.multinomial_newton import is_cheap
+from finitesum.methods.set_forecasts import SORTING
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 
@@ -51,7 +52,8 @@ def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_constrained:
-        is_quadratic = problem.loss.d2_lipschitz() == 0.0 and problem.dim <= ALL_COLUMNS
+        sorts = problem.term.constraint.boundary in SORTING  # where working sets are small
+        is_quadratic = problem.loss.d2_lipschitz() == 0.0 and problem.dim <= ALL_COLUMNS and not sorts
         if is_quadratic or (problem.dim <= ALL_COLUMNS and of_newton(problem) <= FEW_CALLS):
             return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables, on a set")
         return for_set(problem, f"{what}, in {problem.dim:,} variables", {}, tol, begun)

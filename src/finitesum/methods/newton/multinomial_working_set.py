@@ -20,8 +20,11 @@ Every step is exact then, and the model has the groups' penalty (`finitesum.meth
 
 On a box, signs, an l1 ball or a simplex for each output A are the coefficients that do not rest at a bound or at 0
 (`finitesum.methods.newton.outputs_at_rest`). Every step is exact: p minimises the model over the set's points that differ
-from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients a step
-goes along the projected gradient in the metric of H's diagonal, if that leaves many more of them at 0.
+from w in A alone (`finitesum.methods.subproblems.sums_models`). From a point with more than 3000 such coefficients, on a
+simplex from one with most coefficients, a step goes along the projected gradient in the metric of H's diagonal, if that
+leaves many more of them at 0. After a step with t < 0.2 a multiple of the columns' mean squares is added to H's diagonal,
+more after each such step, and less after whole ones: rows that a step has gone too far for have no curvature any more, and
+the model does not see how far away its minimiser is [3].
 
 Products read the columns of A's coefficients alone, of which a copy is kept, and are charged by the fraction of the entries
 that they read. An exact step is a pass; so is a product, and the end of a step in an orthant. Each step ends with the
@@ -33,6 +36,7 @@ References
    Optim. 24 (2014).
 .. [2] R. H. Byrd, G. M. Chin, J. Nocedal, F. Oztoprak, "A family of second-order methods for convex l1-regularized
    optimization", Math. Program. 159 (2016).
+.. [3] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", Lecture Notes in Mathematics 630 (1978).
 """
 
 import math
@@ -55,8 +59,10 @@ from finitesum.methods.newton.outputs_at_rest import (
     MOST_WITHIN,
     curvatures_of,
     end_of_model,
+    next_damping,
     not_at_rest,
     projected_step,
+    squares_of,
 )
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.methods.newton.working_set_newton import part_on
@@ -88,6 +94,7 @@ class State(NamedTuple):
     objective: float
     n_gradients: int
     n_hessians: int
+    damping: float = 0.0  # of the model on a set: what the columns' mean squares are added to H's diagonal by
     # what follows is empty between steps; it is in the coefficients of some columns, and the intercepts
     curvatures: Matrix = np.zeros((0, 0))  # (n, K)  at x
     columns: Indices = np.zeros(0, dtype=np.int64)
@@ -254,9 +261,13 @@ def _set_step(problem: Problem, state: State) -> State:
     diagonal = curvatures_of(problem, state.scores)
     members = not_at_rest(problem, state.x, state.gradient, diagonal)
     columns, chosen = _columns(problem, members), np.flatnonzero(members)
-    if chosen.size > MOST_WITHIN and (shorter := _projected_step(problem, state, diagonal)) is not None:
+    # a simplex has no start at 0, and a model that begins in its middle gives up coefficients one by one
+    is_within = problem.term.constraint.boundary == "sum" and 2 * np.count_nonzero(state.x) > problem.dim > FEWEST_NEW
+    if (chosen.size > MOST_WITHIN or is_within) and (shorter := _projected_step(problem, state, diagonal)) is not None:
         return shorter
     hessian = _hessian(problem, state, members, columns)
+    if state.damping > 0.0:
+        hessian[np.diag_indices(chosen.size)] += state.damping * squares_of(problem)[chosen]
     end = end_of_model(problem.term, hessian, state.x, state.gradient, chosen, EXACT)
     part, inside = part_on(problem, columns), _inside(problem, columns)
     direction = (end - state.x)[inside]
@@ -266,9 +277,10 @@ def _set_step(problem: Problem, state: State) -> State:
         return several.objective_at(part, state.scores + t * changes, state.x[inside] + t * direction)
 
     t, _ = halved(objective, state.objective, min(float(state.gradient[inside] @ direction), 0.0), problem.n_rows)
+    damping = next_damping(state.damping, t)
     w, m = end if t == 1.0 else problem.term.project(state.x + t * (end - state.x)), problem.n_components
     after = _state_at(problem, w, several.scores_at(problem, w), state.n_gradients + m)
-    return after._replace(n_hessians=state.n_hessians + m)
+    return after._replace(n_hessians=state.n_hessians + m, damping=damping)
 
 
 def _projected_step(problem: Problem, state: State, diagonal: Vector) -> State | None:
@@ -284,7 +296,7 @@ def _projected_step(problem: Problem, state: State, diagonal: Vector) -> State |
     if np.count_nonzero(end) > FEWER * n_before:
         return None
     after = _state_at(problem, end, scores, state.n_gradients + problem.n_components)
-    return after._replace(n_hessians=state.n_hessians)
+    return after._replace(n_hessians=state.n_hessians, damping=state.damping)
 
 
 def _hessian(problem: Problem, state: State, members: Flags, columns: Indices) -> Matrix:

@@ -28,6 +28,12 @@ SMALL = 1e-3
 #: The least entry of the diagonal, relatively.
 LEAST_CURVATURE = 1e-14
 
+#: Length of a step below which there is damping; that after a first such step, the most, and that below which it is 0.
+SHORT, FIRST_DAMPING, MOST_DAMPING, LEAST_DAMPING = 0.2, 1e-4, 0.1, 1e-9
+
+#: By how much a model falls further, at least, where a raised diagonal helps.
+LOWER = 1.02
+
 #: What a diagonal is raised by, relatively, where a model's minimiser is not found; the part of its slope that may be left.
 SHIFTS, LEFT = (0.0, 1e-12, 1e-10, 1e-8, 1e-6), 0.1
 
@@ -38,6 +44,25 @@ def curvatures_of(problem: Problem, scores: Matrix) -> Vector:
     curvatures = loss.curvatures(scores)
     of_rows = np.stack([problem.weights * loss.curvature_entry(curvatures, k, k) for k in outputs], axis=1)
     return np.asarray(several.sum_of_rows(problem, of_rows, squared=True).reshape(-1) + problem.term.quadratic)
+
+
+def squares_of(problem: Problem) -> Vector:
+    """Return the weighted mean squares of the columns, for the coefficients of each output, shape (K dim,)."""
+    weights = np.repeat(problem.weights[:, None], problem.n_outputs, axis=1)
+    return np.asarray(several.sum_of_rows(problem, weights, squared=True).reshape(-1))
+
+
+def next_damping(damping: float, t: float) -> float:
+    """Return the damping after a step of length t: more where the model reached far too far, less after whole steps.
+
+    Examples
+    --------
+    >>> next_damping(0.0, 1.0), next_damping(0.0, 0.5), next_damping(0.0, 0.125), next_damping(0.01, 1.0)
+    (0.0, 0.0, 0.0008, 0.002)
+    """
+    if t == 1.0:
+        return 0.2 * damping if damping > LEAST_DAMPING else 0.0
+    return damping if t >= SHORT else min(max(damping, FIRST_DAMPING) / max(t, 0.1), MOST_DAMPING)
 
 
 def projected_step(term: ConvexTerm, w: Vector, gradient: Vector, diagonal: Vector, t: float) -> Vector:
@@ -99,8 +124,9 @@ def end_of_model(term: ConvexTerm, hessian: Matrix, w: Vector, gradient: Vector,
         change = hessian @ step
         slope[chosen] = gradient[chosen] + change
         fall = float(gradient[chosen] @ step) + 0.5 * float(step @ change)
+        is_same = least < 0.0 and fall > LOWER * least  # the model was not too flat, but its last coefficients are many
         if fall < least:
             best, least = end, fall
-        if term.optimality(end, slope) <= LEFT * first and fall <= 0.0:
+        if is_same or (term.optimality(end, slope) <= LEFT * first and fall <= 0.0):
             break
     return best

@@ -148,7 +148,13 @@ def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:
 
 
 def minimised(
-    intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, start: Vector, tolerance: float
+    intervals: Intervals,
+    hessian: Matrix,
+    gradient: Vector,
+    y: Vector,
+    start: Vector,
+    tolerance: float,
+    most_rounds: int | None = None,
 ) -> Vector:
     """Return the minimiser of gradient'(w - y) + 1/2 (w - y)'H (w - y) + r(w); the best point after too many rounds.
 
@@ -158,7 +164,7 @@ def minimised(
     point, n_refined, sizes = _begun(intervals, start, y), 0, np.abs(hessian)
     flat = max(tolerance, ROUNDING * float((np.abs(gradient) + sizes @ np.abs(y)).max()))  # no slope of a linear piece
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), TINY))
-    for k in range(EXTRA_ROUNDS + 4 * start.size):
+    for k in range(EXTRA_ROUNDS + 4 * start.size if most_rounds is None else most_rounds):
         slope = gradient + hessian @ point.step
         step, multipliers = _face_step(intervals, hessian, point, slope)
         lack = np.maximum(tolerance, ROUNDING * (np.abs(gradient) + sizes @ (np.abs(point.step) + np.abs(step))))

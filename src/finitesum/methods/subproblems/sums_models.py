@@ -28,6 +28,10 @@ from finitesum.problems.intervals import Intervals
 #: Turns, passes of descent in each, at most, and passes without a change of signs after which descent ends.
 MOST_TURNS, MOST_PASSES, SETTLED_PASSES = 40, 20, 3
 
+#: Rounds of the active-set method, at most: some, and as many as have factors of this many products. A working set changes
+#: before its model's last coefficients do.
+EXTRA_ROUNDS, PRODUCTS = 50, 1e11
+
 #: What multipliers may differ by, relatively, where they are the same; by which factor they change at most; and which part
 #: of the steepest slope the first ones are, at least.
 SAME, MOST_CHANGE, FIRST = 1e-3, 5.0, 0.1
@@ -59,7 +63,8 @@ def minimised(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector
         is_same = (np.abs(turn.multipliers - before) <= SAME * np.abs(before) + np.abs(little)).all()
         if is_same and (face == _fixed(intervals, turn.w)).all():
             break
-    return active_set.minimised(intervals, hessian, gradient, y, _in_set(intervals, turn, y), tolerance)
+    most = EXTRA_ROUNDS + int(PRODUCTS / max(y.size, 1) ** 3)
+    return active_set.minimised(intervals, hessian, gradient, y, _in_set(intervals, turn, y), tolerance, most)
 
 
 def _fixed(intervals: Intervals, w: Vector) -> Vector:
