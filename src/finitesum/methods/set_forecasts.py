@@ -18,7 +18,8 @@ import numpy as np
 
 from finitesum.evaluation.row_products import gram_product, sum_of_squares
 from finitesum.methods.cost_model import costs_of
-from finitesum.problems.linear import Problem, remembered
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
 
 #: Sets whose projection sorts, and whose solutions have many zeros.
 SORTING = ("sum", "l1-norm")
@@ -84,7 +85,7 @@ class Spent(NamedTuple):
     steps: float
 
 
-@remembered
+@remembered_of_rows
 def spread_of_eigenvalues(problem: Problem) -> float:
     """Return the largest eigenvalue of the columns' Gram matrix by their mean, about: a power method's estimate.
 
