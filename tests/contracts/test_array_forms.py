@@ -25,9 +25,9 @@ from finitesum.losses import LOSSES, Cornered, Logistic
 from finitesum.losses.arrays import takes_arrays
 from finitesum.methods.newton import dual_arrays, stale_hessian
 from finitesum.methods.subproblems import column_models
-from finitesum.problems.linear import n_numbers
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import CSRRows, DenseRows, columns_of
+from finitesum.problems.view import n_numbers
 
 pytestmark = [
     pytest.mark.as_chosen,

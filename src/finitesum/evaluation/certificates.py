@@ -44,10 +44,11 @@ from finitesum.evaluation.row_blocks import by_row, sum_over_blocks, sum_over_pr
 from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
 from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import rows_between, to_matrix
 from finitesum.problems.term import ConvexTerm
+from finitesum.problems.view import n_numbers
 
 #: How many times as large as at w the predictions that a column makes may be where a bound holds: on bounded sets and with
 #: a quadratic penalty, and without, where rounding errors of a slope count that many times.

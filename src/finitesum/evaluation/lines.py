@@ -11,8 +11,9 @@ from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.row_products import predictions
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
-from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import EVERY
+from finitesum.problems.view import View, chosen_rows, first_row, last_row, n_numbers
 
 
 class Line(NamedTuple):

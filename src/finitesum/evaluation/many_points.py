@@ -16,8 +16,9 @@ from finitesum.core.threads import map_blocks
 from finitesum.evaluation.whole_arrays import N_IN_CACHE
 from finitesum.losses import LOSSES
 from finitesum.losses.arrays import in_arrays
-from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows, n_entries, rows_between, to_matrix
+from finitesum.problems.view import n_numbers
 
 #: Predictions that are held at a time: they stay in the cache.
 N_TOGETHER = 2**16

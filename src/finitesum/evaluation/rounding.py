@@ -36,10 +36,11 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.finite_sum import AnyProblem
-from finitesum.problems.linear import Problem, View, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.partitioned import PartedRows
 from finitesum.problems.rows import EVERY, CSRRows, products, rows_between, some_rows, to_matrix
+from finitesum.problems.view import View, n_numbers
 
 #: Units of rounding of float64 and of the extended format.
 UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.longdouble).eps) / 2

@@ -17,9 +17,10 @@ from finitesum.core.arrays import Indices
 from finitesum.core.sums import added
 from finitesum.core.threads import map_blocks
 from finitesum.problems.beside import empty_by_row
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted, sum_over_parts
 from finitesum.problems.rows import n_entries, rows_between
+from finitesum.problems.view import View
 
 
 class Block(NamedTuple):

@@ -13,7 +13,7 @@ from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.beside import empty_by_row
-from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered, remembered_of_rows
 from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import (
@@ -28,6 +28,7 @@ from finitesum.problems.rows import (
     squares_of,
     to_matrix,
 )
+from finitesum.problems.view import View, chosen_rows, first_row, last_row, n_numbers
 
 #: Bytes of entries of which a copy in single precision is made.
 MOST_BYTES = 1e9

@@ -19,8 +19,9 @@ from finitesum.evaluation.row_blocks import Block, sum_over_blocks
 from finitesum.evaluation.whole_arrays import losses_at, whole_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.beside import empty_by_row
-from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import EVERY, add_combination, products, some_rows
+from finitesum.problems.view import View, chosen_rows, first_row, last_row, n_numbers
 
 #: Rows whose predictions are computed before their sums are added: they stay in the cache.
 N_TOGETHER = 128

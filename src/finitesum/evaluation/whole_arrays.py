@@ -20,9 +20,10 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import runs_in_arrays
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.base import Curved
-from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import EVERY, CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
+from finitesum.problems.view import n_numbers
 
 #: Rows whose losses are computed at a time: the arrays of a formula's steps stay in the cache.
 N_IN_CACHE = 8192

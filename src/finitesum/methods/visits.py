@@ -10,8 +10,9 @@ from finitesum.core.arrays import Vector
 from finitesum.core.jit import compiled_form, kernel_part
 from finitesum.core.vectors import axpy, is_finite
 from finitesum.problems.finite_sum import FiniteSum
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem
 from finitesum.problems.term import prox_in_place
+from finitesum.problems.view import View, first_row, last_row
 
 AnySum = Problem | FiniteSum
 

@@ -18,9 +18,10 @@ from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import Interpreted
 from finitesum.losses import Loss
 from finitesum.losses.base import OfComponents
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
 from finitesum.problems.term_penalties import described
+from finitesum.problems.view import View
 
 if TYPE_CHECKING:
     from finitesum.problems.finite_sum import FiniteSum

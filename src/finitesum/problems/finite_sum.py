@@ -31,8 +31,9 @@ from finitesum.problems.components import (
     require_hessians,
 )
 from finitesum.problems.given_term import convex_term
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
 from finitesum.problems.term import ConvexTerm
+from finitesum.problems.view import View
 
 
 @dataclass(frozen=True, eq=False)

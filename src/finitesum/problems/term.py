@@ -29,7 +29,7 @@ from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
 
 if TYPE_CHECKING:
-    from finitesum.problems.linear import View
+    from finitesum.problems.view import View
 
 
 class CompiledTerm(NamedTuple):

@@ -13,8 +13,9 @@ from finitesum.methods.cost_model import costs_of
 from finitesum.methods.newton.interior_factors import MOST_WORK
 from finitesum.methods.newton.interior_rows import goes_by_rows
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import Problem, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
+from finitesum.problems.view import n_numbers
 
 #: Numbers, and nanoseconds of methods without visits, up to which these are preferred to dual ascent, which visits few
 #: numbers by calls from Python; and what it is charged for them.

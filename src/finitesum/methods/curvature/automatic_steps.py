@@ -27,9 +27,10 @@ from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import ALL, Comparison, Trust, TrustRule, trusted_visit
 from finitesum.methods.delayed_visits import Visit
 from finitesum.methods.visits import AnySum, descend
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.term_penalties import WeightedElasticNet
+from finitesum.problems.view import View
 
 #: Model steps that a visit takes at most: beyond it a visit costs more than it can gain.
 MOST_MODEL_STEPS = 200

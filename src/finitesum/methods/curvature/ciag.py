@@ -49,7 +49,8 @@ from finitesum.methods.delayed_visits import AsksAhead, Delay, Visit, limits_of,
 from finitesum.methods.parameters import CountOrAuto, Fraction, Seed, check_count, check_positive
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View
 
 
 class CIAGState(NamedTuple):

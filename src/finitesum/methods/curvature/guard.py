@@ -27,7 +27,8 @@ from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel
 from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, new_trust, no_comparison, trusted_visit
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View
 
 #: A pass raises F when it does so by more than this fraction: rounding errors of the sum.
 RISE = 1e-12

@@ -34,7 +34,8 @@ from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
 from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.visits import AnySum, add_gradient_change
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View, first_row, last_row
 
 #: y's / s's below which a component's matrix stays as it is.
 SMALLEST_CURVATURE = 1e-12

@@ -18,7 +18,8 @@ from finitesum.methods.curvature.trust import Comparison, Trust, TrustRule, go_b
 from finitesum.methods.subproblems.positive_definite import inverse_of
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.visits import AnySum
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View
 
 #: What to do where H has no inverse when a pass begins, or after an overflow.
 SINGULAR = (

@@ -29,7 +29,7 @@ from finitesum.methods.constants import Constant, smoothness_at, strong_convexit
 from finitesum.methods.curvature.taylor_model import OpenModel, TaylorModel, finish_visits, opened, visit
 from finitesum.methods.curvature.trust import DISTRUSTED, TRUSTED
 from finitesum.methods.visits import AnySum, descend
-from finitesum.problems.linear import View, first_row, last_row
+from finitesum.problems.view import View, first_row, last_row
 
 
 class Schedule(NamedTuple):

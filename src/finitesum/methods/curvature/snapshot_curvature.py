@@ -12,7 +12,7 @@ from finitesum.core.jit import compiled_form, kernel
 from finitesum.methods.snapshot import Snapshot, smooth_hessian
 from finitesum.methods.visits import AnySum
 from finitesum.problems.components import ViewedComponent
-from finitesum.problems.linear import View
+from finitesum.problems.view import View
 
 #: The weight of the diagonal in "2Dsec".
 SIGMA = 0.01

@@ -44,7 +44,7 @@ from finitesum.methods.curvature.snapshot_curvature import Curvature
 from finitesum.methods.parameters import Count, Seed, StepSize
 from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, smooth_gradient, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, descend, slope_at
-from finitesum.problems.linear import View, first_row, last_row
+from finitesum.problems.view import View, first_row, last_row
 
 
 class SVRG2State(NamedTuple):

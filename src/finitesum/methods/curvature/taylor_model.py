@@ -33,7 +33,8 @@ from finitesum.core.symmetric import RANK, add_outer_products, multiply
 from finitesum.core.vectors import axpy, is_finite, norm, reordered_dot
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View, first_row, last_row
 
 #: Passes after which b and H are summed again, against rounding errors.
 REBUILD_EVERY = 50

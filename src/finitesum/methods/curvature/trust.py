@@ -34,7 +34,8 @@ from finitesum.evaluation.row_sums import Majorize
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.taylor_model import OpenModel
 from finitesum.methods.visits import AnySum
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View, first_row, last_row
 
 #: R below which models are trusted altogether, below which they are trusted in the main, and above which not at all.
 FULLY_TRUSTED, TRUSTED, DISTRUSTED = 0.2, 0.5, 0.9

@@ -23,8 +23,8 @@ from finitesum.methods.constants import curvature_between
 from finitesum.methods.first_order import lagged_updates
 from finitesum.methods.first_order.lagged_updates import LaggedSteps
 from finitesum.methods.visits import AnySum, add_gradient_change, step_along
-from finitesum.problems.linear import View, first_row, last_row
 from finitesum.problems.term import prox_in_place
+from finitesum.problems.view import View, first_row, last_row
 
 
 class GradientTable(NamedTuple):

@@ -19,7 +19,7 @@ from finitesum.methods.base import SumMethod
 from finitesum.methods.constants import Constant, smoothness_at
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.visits import AnySum, add_component_gradient, prox_view, step_along
-from finitesum.problems.linear import View
+from finitesum.problems.view import View
 
 
 class IGState(NamedTuple):

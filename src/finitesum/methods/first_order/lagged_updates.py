@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel_part
-from finitesum.problems.linear import View, first_row, last_row
+from finitesum.problems.view import View, first_row, last_row
 
 #: At most this many steps are tabulated: the tables stay in the processor's cache, and longer lags take several turns.
 TABLE_SIZE = 4096

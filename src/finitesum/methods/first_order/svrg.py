@@ -35,7 +35,8 @@ from finitesum.methods.first_order.gradient_table import Fixed, GradientTable, t
 from finitesum.methods.parameters import Count, Fraction, StepSize
 from finitesum.methods.snapshot import Snapshot, expected_smoothness, next_snapshot, take_snapshot
 from finitesum.methods.visits import AnySum, add_gradient_change, prox_view, step_along
-from finitesum.problems.linear import Problem, View
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View
 
 
 class SVRGState(NamedTuple):

@@ -33,8 +33,9 @@ from finitesum.evaluation.row_products import copy_for_products
 from finitesum.evaluation.samples import Sample
 from finitesum.methods.cost_model import costs_of
 from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
-from finitesum.problems.linear import Problem, chosen_rows
+from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
+from finitesum.problems.view import chosen_rows
 
 #: Rows of a sample for each that is taken: so a solution costs a part of a pass; the fewest that are; and those of them,
 #: by whom is seen whether the others pay.

@@ -45,8 +45,9 @@ from finitesum.core.jit import MOST_NUMBERS, kernel, kernel_part, marked
 from finitesum.evaluation.row_products import copy_for_products, squares_of_rows
 from finitesum.methods.base import copied
 from finitesum.methods.forecasts import LEAST_TOL, traits_of
-from finitesum.problems.linear import Problem, View, n_numbers
+from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
+from finitesum.problems.view import View, n_numbers
 
 #: Sweeps, one number a row.
 Rests = npt.NDArray[np.int8]

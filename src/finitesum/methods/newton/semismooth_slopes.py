@@ -6,8 +6,8 @@ import numpy as np
 
 from finitesum.core.arrays import Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
-from finitesum.problems.linear import n_numbers
 from finitesum.problems.rows import EVERY
+from finitesum.problems.view import n_numbers
 
 
 @kernel_part

@@ -35,7 +35,8 @@ from finitesum.methods.cost_model import costs_of, is_sample_too_small
 from finitesum.methods.newton.subsampling import GROWTH
 from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.beside import some_by_row, zeros_by_row
-from finitesum.problems.linear import Problem, View, chosen_rows, first_row, last_row, n_numbers
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View, chosen_rows, first_row, last_row, n_numbers
 
 #: Thresholds that are compared: each half of the one before.
 N_THRESHOLDS = 24

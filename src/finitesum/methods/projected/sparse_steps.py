@@ -35,8 +35,9 @@ from finitesum.core.jit import kernel, kernel_part
 from finitesum.methods.projected import sparse_memory as deferred, steps
 from finitesum.methods.projected.sparse_memory import FREE, INTERVALS, L1_BALL, L2_BALL, Domain, SparseMemory
 from finitesum.methods.projected.steps import Memory, Rule, floor_at, length_at
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows
+from finitesum.problems.view import View, first_row, last_row
 
 #: Below this scale rho is rebuilt: sums over steps lose 1/rho to rounding.
 _SMALLEST_SCALE = 1e-3

@@ -31,7 +31,8 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.methods.projected.steps import component_subgradient
 from finitesum.problems.callables import SubgradientProblem
-from finitesum.problems.linear import Problem, View, first_row, last_row
+from finitesum.problems.linear import Problem
+from finitesum.problems.view import View, first_row, last_row
 
 #: The number of components, evenly spaced, from which the size of the subgradients is taken.
 N_SAMPLED = 1000

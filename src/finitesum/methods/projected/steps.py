@@ -21,7 +21,7 @@ import numpy as np
 from finitesum.constraints.projections import Projection
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel, kernel_part
-from finitesum.problems.linear import View, first_row, last_row
+from finitesum.problems.view import View, first_row, last_row
 
 # Forms of the move.
 DISPLACED, AVERAGED, EXTRAPOLATED = 0, 1, 2
