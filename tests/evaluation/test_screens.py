@@ -139,3 +139,11 @@ def test_zeros_of_other_problems_are_not_certified(given):
     problem = Problem.linear(np.eye(3), [0, 1, 1], **({"loss": "logistic", "alpha": 0.1, "l1_ratio": 0.5} | given))
     with pytest.raises(ValueError, match="zeros are certified for one output, an l1 penalty on every column"):
         certified_zeros(problem, np.zeros(problem.dim))
+
+
+@pytest.mark.parametrize("w", [np.zeros(2), np.zeros(5), ["a", "b", "c"]])
+def test_a_point_of_another_shape_certifies_nothing(w):
+    problem = Problem.linear(np.eye(3), [0, 1, 1], alpha=0.1, l1_ratio=0.5)
+    with pytest.raises(ValueError, match="w must h"):
+        certified_zeros(problem, w)
+    assert certified_zeros(problem, [0, 0, 0]).shape == (3,)

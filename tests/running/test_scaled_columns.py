@@ -101,9 +101,9 @@ def test_the_objective_is_the_same_function(kind):
         v = problem.term.project(v * scale) / scale
     w = scale * v
     here, there = evaluate(problem, w), evaluate(scaled, v)
+    assert there.optimality == pytest.approx(here.optimality, rel=1e-12)
     if not problem.is_constrained:  # else the quadratic part is in the prox
         assert np.allclose(there.gradient / scale, here.gradient, rtol=1e-12)
-        assert there.optimality == pytest.approx(here.optimality, rel=1e-12)
     assert there.objective == pytest.approx(here.objective, rel=1e-12)
     step = 1e-3  # a prox step in the metric D^-2
     moved = problem.term.prox(w, 0.0) if problem.is_constrained else w
@@ -138,6 +138,30 @@ def test_a_resumed_run_has_the_same_bits(tmp_path):
     assert np.array_equal(second.x, minimize(problem, method="saga", tol=1e-6, random_state=3).x)
 
 
+def test_a_run_in_other_columns_than_now_are_chosen_is_not_resumed(monkeypatch, tmp_path):
+    problem, file = badly_scaled(), tmp_path / "run.npz"
+    minimize(problem, method="svrg", tol=1e-6, max_iter=5, checkpoint=file)
+    monkeypatch.setattr("finitesum.running.scaled_columns.scale_of", lambda *given, **more: 2.0 * scale_of(*given, **more))
+    with pytest.raises(CheckpointError, match="scale_columns"):
+        minimize(problem, method="svrg", tol=1e-6, checkpoint=file, resume=True)
+
+
+@pytest.mark.parametrize("name", ["fg", "afg", "acc-svrg", "sarah", "ciag", "a-ciag"])
+@pytest.mark.parametrize("loss", ["logistic", "squared", "poisson"])
+def test_boxes_beside_an_l2_penalty_take_few_passes(name, loss):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((200, 6)) * 10.0 ** np.linspace(-1.5, 1.5, 6)
+    scores = X / X.std(axis=0) @ rng.standard_normal(6) / 2.0
+    y = {"logistic": scores > 0.1, "squared": scores, "poisson": rng.poisson(np.exp(scores))}[loss]
+    problem = Problem.linear(X, y, loss=loss, alpha=0.1, constraint=Box(-0.1, 0.05), fit_intercept=True)
+    if not is_suited(METHODS[name], problem) or (name in ("acc-svrg", "sarah") and loss == "poisson"):
+        pytest.skip("cannot treat it")
+    result = minimize(problem, method=name, tol=1e-5, scale_columns=True, measure_every=0)
+    assert result.success
+    assert result.n_passes <= 100
+    assert evaluate(problem, result.x).optimality <= 1e-5
+
+
 def test_columns_of_like_size_and_steps_that_are_given_stay_as_they_are():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 3)) * np.array([0.5, 1.0, 2.0])
@@ -154,7 +178,7 @@ def test_what_has_no_columns_to_scale_says_so():
     ball = badly_scaled(constraint=L2Ball(1.0))
     assert type(minimize(ball, method="fg", max_iter=3).state).__name__ != "ScaledState"  # left as it is
     for of, name, words in (
-        (ball, "fg", "groups, balls and other sets"),
+        (ball, "fg", "groups, balls, bounds for each output and other sets"),
         (problem, "newton", "one step for all coordinates"),
         (FiniteSum.from_linear(problem), "fg", "functions have no columns"),
     ):
@@ -343,3 +367,27 @@ def test_a_run_in_shifted_columns_is_resumed_to_the_same_bits(tmp_path):
     found = minimize(problem, checkpoint=tmp_path / "run.npz", resume=True, **settings)
     assert whole.success
     assert found.x.tobytes() == whole.x.tobytes()
+
+
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+@pytest.mark.parametrize("name", ["fg", "afg", "saga", "a-ciag"])
+def test_what_is_claimed_of_shifted_rows_in_single_precision_is_true_of_them_as_they_are(name, form):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = (30.0 + rng.standard_normal((200, 6))).astype(np.float32)
+        y = ((X - 30.0) @ rng.standard_normal(6) + rng.logistic(size=200) > 0.0).astype(int)
+        problem = Problem.linear(as_format(X, form), y, alpha=0.01, fit_intercept=True)
+        result = minimize(problem, method=name, tol=1e-7, measure_every=0)
+        assert result.success
+        assert evaluate(problem, result.x).optimality <= 1e-7
+
+
+def test_rows_become_dense_by_one_rule():
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((300, 100)) < 0.2, 1.0, 0.0)
+    X[:, 0] = 100.0 + rng.standard_normal(300)
+    problem = Problem.linear(csr_array(X), rng.integers(0, 2, 300), alpha=0.1, fit_intercept=True)
+    for name, is_dense in (("fg", False), ("saga", True)):
+        columns = scales_for(METHODS[name](), problem, "auto")
+        assert columns.shift[0] != 0.0
+        assert scaled_problem(problem, columns).rows.is_sparse() is not is_dense

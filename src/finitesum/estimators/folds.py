@@ -3,7 +3,7 @@
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
 Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with fewer rows
 than columns (`finitesum.running.few_rows_paths`), and with several classes and a Hessian that is cheap
-(`finitesum.running.class_paths`). Which way is taken depends on the method for the smallest penalty. The fit to all rows
+(`finitesum.running.class_paths`). Which of these it is depends on the method for the smallest penalty. The fit to all rows
 begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
 

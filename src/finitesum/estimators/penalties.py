@@ -38,7 +38,7 @@ def box_of(bounds: Any, n_columns: int, names: Any) -> Box:
     ----------
     bounds : dict or pair
         By name or number of a column a pair (lower, upper), None for no bound; or one such pair for all coefficients, of
-        numbers, of vectors of shape (d,) or, of several classes or targets, of tables of shape (K, d).
+        numbers, of vectors of shape (d,) or, of several classes at once, of tables of shape (K, d).
 
     Examples
     --------

@@ -77,7 +77,7 @@ def _lost_in_arrays(rows: CSRRows, picked: Indices) -> tuple[float, float]:
 
 
 def nanoseconds_in_arrays(rows: CSRRows) -> float | None:
-    """Return about how long a Gram matrix of sparse rows takes in arrays; None where a kernel on disk is to sum it."""
+    """Return about how long a Gram matrix of sparse rows takes in arrays; None where it is worth a kernel."""
     everything = np.arange(rows.n_rows)
     if _gram_numbers(rows, everything) > MOST_NUMBERS or _stands_in(rows, everything):
         return None

@@ -59,7 +59,7 @@ def evaluate(problem: AnyProblem, w: Vector) -> Measures:
     >>> measures.objective, measures.optimality
     (0.0, 0.0)
     """
-    w = _checked_point(problem, w)
+    w = checked_point(problem, w)
     if isinstance(problem, FiniteSum):
         value, gradient = problem.mean_value_and_gradient(w)
     elif isinstance(problem, SubgradientProblem) or not problem.loss.is_smooth():
@@ -74,7 +74,8 @@ def evaluate(problem: AnyProblem, w: Vector) -> Measures:
     return Measures(float(objective), problem.term.optimality(w, gradient), gradient)
 
 
-def _checked_point(problem: AnyProblem, w: Any) -> Vector:
+def checked_point(problem: AnyProblem, w: Any) -> Vector:
+    """Return a point as an array of shape (dim,), or raise a ValueError that says what it must hold."""
     try:
         point = np.asarray(w, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:

@@ -36,6 +36,7 @@ import numpy as np
 
 from finitesum.core.arrays import Flags, Vector
 from finitesum.evaluation.certificates import column_sizes
+from finitesum.evaluation.optimality import checked_point
 from finitesum.evaluation.row_products import combination, predictions
 from finitesum.evaluation.whole_arrays import losses_at
 from finitesum.losses import LOSSES
@@ -176,7 +177,7 @@ def certified_zeros(problem: Problem, w: Vector) -> Flags:
     ----------
     problem : Problem
         With one output, an l1 penalty on every column, no set, and a loss of bounded curvature of the library's.
-    w : ndarray, shape (dim,)
+    w : array_like, shape (dim,)
         Any point, the intercept last; the nearer to the minimum, the more columns it proves.
 
     Returns
@@ -187,7 +188,7 @@ def certified_zeros(problem: Problem, w: Vector) -> Flags:
     Raises
     ------
     ValueError
-        The problem is another one.
+        The problem is another one, or w does not hold dim numbers.
 
     Examples
     --------
@@ -201,6 +202,7 @@ def certified_zeros(problem: Problem, w: Vector) -> Flags:
             "zeros are certified for one output, an l1 penalty on every column, no set, rows in memory and a smooth convex "
             "loss of bounded curvature that is the library's own. See finitesum.evaluation.screens."
         )
+    w = checked_point(problem, w)
     at = predictions(problem, w) + problem.offsets
     with np.errstate(all="ignore"):
         found = losses_at(in_arrays(problem.loss), problem.targets, at, 0)

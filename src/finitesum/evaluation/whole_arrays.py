@@ -36,6 +36,9 @@ LEAST_DENSITY, DENSITY_OF_LARGE = 0.25, 0.5
 #: long as a cache holds both.
 MOST_IN_COLUMNS = 2**17
 
+#: Bytes of sparse rows with their zeros, at most, where many vectors are multiplied at once.
+MOST_BYTES = 1 << 28
+
 #: Numbers of rows that are weighted and multiplied at a time: they stay in the cache.
 AT_A_TIME = 2**17
 
@@ -82,12 +85,15 @@ def common_number(scales: Vector) -> float | None:
 
 
 def product_of_equals(values: Matrix, scale: float, intercept: int) -> Matrix:
-    """Return scale X'X, with the intercept's column of ones or without: the rows are multiplied as they lie in memory."""
+    """Return scale [X, 1]'[X, 1], shape (d + intercept, d + intercept), in the precision of the rows, shape (n, d).
+
+    They are multiplied as they lie in memory.
+    """
     d = values.shape[1]
     total = np.empty((d + intercept, d + intercept), dtype=values.dtype)
     total[:d, :d] = values.T @ values  # which sees that it is symmetric
     if intercept:
-        total[d, :d] = total[:d, d] = values.sum(axis=0)
+        total[d, :d] = total[:d, d] = values.sum(axis=0, dtype=np.float64)
         total[d, d] = len(values)
     total *= total.dtype.type(scale)
     return total
@@ -96,10 +102,11 @@ def product_of_equals(values: Matrix, scale: float, intercept: int) -> Matrix:
 def with_zeros(problem: Problem) -> Problem:
     """Return the problem with CSR rows as a matrix with their zeros, where products with that take less time.
 
-    Of whoever multiplies the rows by many vectors at once: `DENSITY_OF_LARGE` counts what a pass for one of them reads.
+    For products with many vectors at once: of one of them `DENSITY_OF_LARGE` holds. The matrix has `MOST_BYTES` at most.
     """
     rows = problem.rows
-    if not isinstance(rows, CSRRows) or rows.values.size < LEAST_DENSITY * rows.n_rows * rows.n_columns:
+    size = rows.n_rows * rows.n_columns
+    if not isinstance(rows, CSRRows) or rows.values.size < LEAST_DENSITY * size or 8.0 * size > MOST_BYTES:
         return problem
     return replace(problem, rows=DenseRows(to_matrix(rows).toarray(), *rows[3:]))
 

@@ -138,8 +138,6 @@ class SumMethod(Method):
     default_sampling: ClassVar[str] = "shuffled"
     #: Whether its steps have one length for all coordinates, so that columns of different size cost passes.
     wants_scaled_columns: ClassVar[bool] = False
-    #: Whether it does on a set, too, which in scaled columns is one of their penalties.
-    wants_them_on_sets: ClassVar[bool] = True
     #: Whether it sees data by sums over all rows alone, so that the shift of sparse columns need not be stored.
     sees_sums_only: ClassVar[bool] = False
 

@@ -14,8 +14,8 @@ in rare columns: with D_j of their whole mean square the rows that have them wou
 Beside an intercept b, which has no penalty and no set, columns may be shifted: x_i'w + b = (x_i - c)'w + b' with
 b' = b + c'w, c their means. Where sum_j c_j^2 / var_j is large, columns together nearly give the intercept's, and
 the condition number is about that sum times as large; about their means they are not. A shift rounds x_i - c to the last
-digit of x_i. Dense rows are shifted in all columns, and so are sparse rows with enough entries, which become dense. In
-other sparse rows
+digit of x_i in float64, so that the optimality is measured on the rows as they are. Dense rows are shifted in all columns,
+and so are sparse rows with enough entries, which become dense. In other sparse rows
 
 * a column that is far from 0 by itself has few zeros, at most a fifth of its rows where these weigh the same: x_ij - c_j is
   stored for all rows (`filled`), and the rows stay sparse;
@@ -74,6 +74,7 @@ class Columns(NamedTuple):
     shift: Vector  # (d,)  c; zeros where columns stay where they are
     n_outputs: int = 1
     unstored: Vector | None = None  # (d,)  the part of c that is not taken from the entries of sparse rows, if there is one
+    by_sums: bool = False  # whether the method sees data by sums over all rows alone
 
     def _blocks(self, point: Vector) -> Any:
         return point.reshape(self.n_outputs, -1)
@@ -112,7 +113,17 @@ class ScaledTerm(ConvexTerm):
 
     def optimality(self, w: Vector, gradient: Vector) -> float:
         """Return the optimality at the user's point of the user's problem."""
-        return float(self.user.optimality(self.columns.outward(w), self.columns.gradient_outward(gradient)))
+        return float(self.user.optimality(self.columns.outward(w), self.gradient_outward(w, gradient)))
+
+    def gradient_outward(self, w: Vector, gradient: Vector) -> Vector:
+        """Return the gradient of the smooth part of the user's F at the user's point, given that of the smooth part here.
+
+        On a box the quadratic penalty is a part of the prox here, and smooth there.
+        """
+        found: Vector = self.columns.gradient_outward(gradient)
+        if isinstance(self.penalty, Boxed):
+            found += self.user.quadratic * self.columns.outward(w)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,14 +245,14 @@ def scale_of(
 
 
 def filled(rows: CSRRows, shift: Vector) -> CSRRows:
-    """Return sparse rows less a shift, stored for all rows in the columns where that is not 0."""
+    """Return sparse rows less a shift, in float64, stored for all rows in the columns where that is not 0."""
     columns = np.flatnonzero(shift)
     shape, n = (rows.n_rows, rows.n_columns), rows.n_rows
     indices, starts = np.tile(columns, n), np.arange(n + 1) * columns.size
     matrix = to_matrix(rows) - scipy.sparse.csr_array((np.tile(shift[columns], n), indices, starts), shape=shape)
     fits = rows.starts.dtype if matrix.nnz <= np.iinfo(rows.starts.dtype).max else np.dtype(np.int64)
     indices, starts = matrix.indices.astype(fits, copy=False), matrix.indptr.astype(fits, copy=False)
-    return rows._replace(values=matrix.data.astype(rows.values.dtype, copy=False), columns=indices, starts=starts)
+    return rows._replace(values=matrix.data.astype(np.float64, copy=False), columns=indices, starts=starts)
 
 
 def at_rows(problem: Any, point: Vector) -> Vector:
@@ -283,14 +294,15 @@ def scaled_problem(problem: Problem, changed: Columns) -> ScaledProblem:
     rows, d, penalty, constraint = problem.rows, problem.rows.n_columns, problem.penalty, problem.constraint
     stored = shift if changed.unstored is None else shift - changed.unstored
     scaled: Any
-    if shift.any() and changed.unstored is None and isinstance(rows, CSRRows) and _becomes_dense(rows, LEAST_DENSITY):
+    least = LEAST_OF_SUMS if changed.by_sums else LEAST_DENSITY
+    if shift.any() and changed.unstored is None and isinstance(rows, CSRRows) and _becomes_dense(rows, least):
         rows = DenseRows(to_matrix(rows).toarray(), *rows[3:])
     if isinstance(rows, DenseRows):
-        values = rows.values if not shift.any() else (rows.values - shift).astype(rows.values.dtype)
-        scaled = rows._replace(values=values * columns.astype(rows.values.dtype))
+        values = rows.values if not shift.any() else rows.values - shift  # in float64, whose digits hold x_i - c
+        scaled = rows._replace(values=values * columns.astype(values.dtype))
     else:
         scaled = rows if not stored.any() else filled(rows, stored)
-        scaled = scaled._replace(values=scaled.values * columns.astype(rows.values.dtype)[scaled.columns])
+        scaled = scaled._replace(values=scaled.values * columns.astype(scaled.values.dtype)[scaled.columns])
     if problem.term.is_constrained:
         lower, upper = problem.term.constraint.intervals(d)
         penalty = Boxed(penalty.ridge() * columns**2, lower / columns, upper / columns)

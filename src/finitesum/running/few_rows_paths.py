@@ -15,7 +15,7 @@ from finitesum.evaluation.row_products import combination
 from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import losses_at
 from finitesum.losses.arrays import in_arrays
-from finitesum.methods.newton.few_rows import Duals, minimiser
+from finitesum.methods.newton.few_rows import Duals, minimiser, penalty_at
 from finitesum.problems.linear import Problem
 
 #: Steps of a strength, and halvings of one, after which the rest is left to others.
@@ -77,8 +77,7 @@ def _at(problem: Problem, point: Duals) -> _At:
     weights = problem.weights
     losses = losses_at(in_arrays(problem.loss), problem.targets, point.predictions + problem.offsets, 0)
     slopes, curvatures, values = (np.where(weights > 0.0, weights * part, 0.0) for part in losses)
-    penalty = 0.5 * problem.term.ridge * float(point.z @ (point.predictions - point.intercept))
-    return _At(point, slopes, curvatures, float(values.sum()) + penalty)
+    return _At(point, slopes, curvatures, float(values.sum()) + penalty_at(problem, point))
 
 
 def _solved(problem: Problem, start: Duals, enough: float, accuracy: float) -> Duals | None:
@@ -109,7 +108,7 @@ def _solved(problem: Problem, start: Duals, enough: float, accuracy: float) -> D
 
 
 def _between(start: Duals, end: Duals, t: float) -> Duals:
-    """Return the point at t of the way, which is linear in all that a point has."""
+    """Return start + t (end - start), in all that a point has."""
     z = start.z + t * (end.z - start.z)
     predictions = start.predictions + t * (end.predictions - start.predictions)
     return Duals(z, start.intercept + t * (end.intercept - start.intercept), predictions)

@@ -12,6 +12,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Vector
 from finitesum.core.mapped import mapping_of
 from finitesum.methods.base import Method, identity_of
+from finitesum.problems.digests import digest_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.scaled import (
@@ -60,8 +61,12 @@ class ScaledColumns:
         return own
 
     def _exact_measures(self, problem: Problem, state: Any) -> Any:
+        """Return what the method knows exactly, in the user's units; None of shifted columns, which are rounded."""
         known = self.method.exact_measures(self.problem, state.inner)  # type: ignore[attr-defined]
-        return known if known is None else known._replace(gradient=self.problem.columns.gradient_outward(known.gradient))
+        if known is None or self.problem.columns.shift.any():
+            return None
+        term: Any = self.problem.term
+        return known._replace(gradient=term.gradient_outward(state.inner.x, known.gradient))
 
     def _outer(self, state: Any) -> Any:
         return self.state_type(
@@ -103,8 +108,6 @@ def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlie
     most_bytes = MOST_BYTES if mapping_of(problem.rows.values) is None else MOST_MAPPED
     if scale_columns == "auto" and (has_step or problem.rows.values.nbytes > most_bytes):
         return None
-    if scale_columns == "auto" and problem.is_constrained and not getattr(method, "wants_them_on_sets", True):
-        return None
     sums = column_sums(problem)
     by_sums = getattr(method, "sees_sums_only", False) and problem.loss.is_smooth()
     shift, unstored = shift_of(problem, sums, by_sums=by_sums)
@@ -113,7 +116,7 @@ def scales_for(method: Method, problem: Any, scale_columns: ScaleColumns, earlie
     most = max(columns.max(initial=1.0), 1.0) if problem.has_intercept else columns.max(initial=least)
     if not np.isfinite(most / least) or (scale_columns == "auto" and most < LEAST_SPREAD * least and not shift.any()):
         return None
-    return Columns(columns, shift, problem.n_outputs, unstored)
+    return Columns(columns, shift, problem.n_outputs, unstored, by_sums)
 
 
 def _refusal(method: Method, problem: Any) -> str:
@@ -126,8 +129,8 @@ def _refusal(method: Method, problem: Any) -> str:
         return f"scale_columns is for methods with one step for all coordinates: leave it out for {method.name}."
     if not can_scale(problem.term):
         return (
-            "scale_columns goes with penalties and boxes of one coefficient each: groups, balls and other sets are others "
-            "in scaled columns. Scale the columns of X, or leave scale_columns out."
+            "scale_columns goes with penalties and boxes of one coefficient each: groups, balls, bounds for each output "
+            "and other sets are others in scaled columns. Scale the columns of X, or leave scale_columns out."
         )
     return ""
 
@@ -138,5 +141,9 @@ def unscaled(method: Any) -> Any:
 
 
 def identity(method: Any) -> dict[str, Any]:
-    """Return what identifies a method in a checkpoint, and whether its columns are scaled."""
-    return identity_of(unscaled(method)) | ({"scale_columns": True} if isinstance(method, ScaledColumns) else {})
+    """Return what identifies a method in a checkpoint, and the columns that it works on, where these are scaled."""
+    if not isinstance(method, ScaledColumns):
+        return identity_of(method)
+    columns = method.problem.columns
+    arrays = [part for part in (columns.scale, columns.shift, columns.unstored) if part is not None]
+    return identity_of(method.method) | {"scale_columns": digest_of(arrays, (columns.by_sums,))}

@@ -342,6 +342,4 @@ class ACIAG(CIAG):
        curvature information", Comput. Optim. Appl. 76 (2020).
     """
 
-    wants_them_on_sets: ClassVar[bool] = False  # its steps on the model need not have one length for all coordinates
-
     extrapolation: Fraction = "auto"

@@ -64,7 +64,7 @@ def end_of_steps(problem: Problem, here: Snapshot, tol: float, *, is_one: bool) 
         found = losses_at(loss, targets, after.predictions + problem.offsets, 0)
         kept = weights > 0.0
         slopes, curvatures = (np.where(kept, weights * part, 0.0) for part in (found.slopes, found.curvatures))
-        before, value = value, float(weights[kept] @ found.values[kept]) + _penalty(problem, after)
+        before, value = value, float(weights[kept] @ found.values[kept]) + penalty_at(problem, after)
         if not value < before:
             break
         best = after
@@ -102,7 +102,8 @@ def step_from_gradient(problem: Problem, curvatures: Vector, gradient: Vector) -
     return step
 
 
-def _penalty(problem: Problem, point: Duals) -> float:
+def penalty_at(problem: Problem, point: Duals) -> float:
+    """Return l2/2 ||w||^2 of the coefficients w = sum_i z_i x_i."""
     return 0.5 * problem.term.ridge * float(point.z @ (point.predictions - point.intercept))
 
 
