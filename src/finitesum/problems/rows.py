@@ -258,6 +258,7 @@ def products(rows: DenseRows | CSRRows, w: Vector) -> Vector:
     if isinstance(rows, DenseRows):
         found: Vector = rows.values @ w[: rows.n_columns]
         return found + w[rows.n_columns] if rows.intercept else found
+    w = w.astype(np.float64, copy=False)
     found = np.full(rows.n_rows, w[rows.n_columns] if rows.intercept else 0.0)
     # what a product of SciPy's array comes to, without the checks of a new one
     csr_matvec(rows.n_rows, rows.n_columns, rows.starts, rows.columns, rows.values, w[: rows.n_columns], found)
