@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, as_format
+from oracles import projected_gradients
 from oracles.outputs import SumOfOutputs
 from scipy.optimize import nnls
 
@@ -102,17 +103,7 @@ def mapping(oracle, w, onto):
 def lowest(oracle, onto, dim):
     """Return the minimum by accelerated projected gradients with restarts."""
     step = 1.0 / np.linalg.eigvalsh(oracle.hessian(np.zeros(dim)))[-1] / (2.0 if oracle.loss == "multinomial" else 1.0)
-    w = y = projected(np.zeros(dim), onto)
-    t = 1.0
-    for _ in range(20_000):
-        end = projected(y - step * oracle.gradient(y), onto)
-        if np.abs(end - y).max() <= 1e-13:
-            break
-        restarts = (y - end) @ (end - w) > 0.0
-        later = 1.0 if restarts else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
-        y = end if restarts else end + (t - 1.0) / later * (end - w)
-        w, t = end, later
-    return oracle.objective(end)
+    return projected_gradients.lowest(oracle, lambda point: projected(point, onto), step, dim)
 
 
 def known_methods():

@@ -10,6 +10,7 @@ import pickle
 import numpy as np
 import pytest
 from contracts.problems import FORMATS, as_format
+from oracles import projected_gradients
 from oracles.outputs import SumOfOutputs
 
 from finitesum import FiniteSum, LogisticRegression, Problem, minimize
@@ -37,17 +38,7 @@ def draw(seed, *, loss="multinomial", alpha=0.01, form="dense", scale=0.0):
 def lowest(oracle, ends, dim):
     """Return the minimum by projected gradients with momentum that begins again."""
     step = 0.5 / np.linalg.eigvalsh(oracle.hessian(np.zeros(dim)))[-1]
-    w = y = np.clip(np.zeros(dim), *ends)
-    t = 1.0
-    for _ in range(30_000):
-        end = np.clip(y - step * oracle.gradient(y), *ends)
-        if np.abs(end - y).max() <= 1e-13:
-            break
-        restarts = (y - end) @ (end - w) > 0.0
-        later = 1.0 if restarts else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
-        y = end if restarts else end + (t - 1.0) / later * (end - w)
-        w, t = end, later
-    return oracle.objective(end)
+    return projected_gradients.lowest(oracle, lambda point: np.clip(point, *ends), step, dim)
 
 
 @pytest.mark.parametrize("loss", ["multinomial", "squared"])

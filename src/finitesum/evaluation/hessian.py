@@ -78,10 +78,9 @@ def _lost_in_arrays(rows: CSRRows, picked: Indices) -> tuple[float, float]:
 
 def nanoseconds_in_arrays(rows: CSRRows) -> float | None:
     """Return about how long a Gram matrix of sparse rows takes in arrays; None where it is worth a kernel."""
-    everything = np.arange(rows.n_rows)
-    if _gram_numbers(rows, everything) > MOST_NUMBERS or _stands_in(rows, everything):
-        return None
-    return _lost_in_arrays(rows, everything)[1]
+    lost, in_arrays = _lost_in_arrays(rows, np.arange(rows.n_rows))
+    is_worth_a_kernel = lost > min(MOST_LOST, MOST_TO_COMPILE) or in_arrays > MOST_IN_ARRAYS
+    return None if is_worth_a_kernel else in_arrays
 
 
 def _stored_squares(rows: CSRRows, picked: Indices) -> float:

@@ -162,13 +162,8 @@ class Run:
             self._kept = Kept(*parts)
 
     def _identity(self) -> dict[str, Any]:
-        return {
-            "problem": self._whole.fingerprint,
-            "method": self._named,
-            "sampling": self._order,
-            "seed": self.seed,
-            "start": self._start,
-        }
+        how = {"method": self._named, "sampling": self._order, "seed": self.seed, "start": self._start}
+        return {"problem": self._whole.fingerprint, **how}
 
     def save(self) -> None:
         """Write the checkpoint."""
