@@ -125,3 +125,16 @@ def test_pairs_of_entries_are_counted_only_where_that_may_decide(density):
     assert min(found) == pytest.approx(min(with_zeros, without), rel=1e-12)
     assert (found[1] <= found[0]) == (without <= with_zeros)
     assert "_times_of_products" in problem.batched(3).of_rows
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge"])
+@pytest.mark.parametrize("has_intercept", [False, True])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_rows_beyond_their_corners_have_no_curvature(loss, has_intercept):
+    problem, oracle = make_pair("dense", n=14, d=40, loss=loss, intercept=has_intercept)
+    rows = np.column_stack([problem.rows.values, *[np.ones((14, 1))] * has_intercept])
+    far = 1e3 * np.linalg.lstsq(rows, problem.targets, rcond=None)[0]
+    assert (problem.targets * (rows @ far) > 100.0).all()
+    result = minimize(problem, far, method="newton", tol=1e-10)
+    assert result.success, result.message
+    assert oracle.optimality(result.x) <= 1e-9

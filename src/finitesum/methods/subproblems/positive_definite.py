@@ -45,7 +45,9 @@ def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
 
 
 def apply_inverse(factor: Matrix, right: Vector) -> Vector:
-    """Return the solution of H v = right by the factor of H."""
+    """Return the solution of H v = right by the factor of H, which may have no rows."""
+    if not factor.size:  # which LAPACK's wrapper refuses
+        return np.zeros(np.shape(right), factor.dtype)
     potrs = lapack.spotrs if factor.dtype == np.float32 else lapack.dpotrs
     return np.asarray(potrs(factor, right, lower=0)[0])
 
