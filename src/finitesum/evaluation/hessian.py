@@ -19,7 +19,7 @@ from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows, DenseRows, n_entries, some_rows, to_matrix
 
 #: Numbers of dense rows that are weighted and multiplied at a time: they stay in the cache.
-BLOCK = 2**19
+BLOCK = 2**16
 
 #: Columns of dense rows up to which threads share the rows, each with sums of its own; beyond, the linear algebra library's
 #: threads share a product.
@@ -144,6 +144,10 @@ def _scale_rows(values: Any, picked: Indices, scales: Vector, centre: Vector, ou
 @array_form(_scale_rows, lambda values, *_: float(values.size))
 def _scale_rows_in_arrays(values: Any, picked: Indices, scales: Vector, centre: Vector, out: Any) -> None:
     d, roots = values.shape[1], np.sqrt(scales)[:, None]
+    if not centre.size and out.shape[1] == d and out.dtype == values.dtype:
+        values.take(picked, axis=0, out=out, mode="clip")  # no copy in between
+        out *= roots
+        return
     stored = values[picked] - centre if centre.size else values[picked]
     np.multiply(stored, roots, out=out[:, :d], casting="same_kind")
     out[:, d:] = roots
