@@ -38,13 +38,24 @@ def loss_of(problem: Problem) -> ClassLoss:
     return cast(ClassLoss, problem.loss)
 
 
+@remembered_of_rows
+def _matrix(problem: Problem) -> Any:
+    """Return the rows as a matrix over the same memory, which for SciPy takes as long to make as a product of few rows."""
+    return to_matrix(problem.rows)
+
+
+@remembered_of_rows
+def _transposed(problem: Problem) -> Any:
+    return _matrix(problem).T
+
+
 def _matrices(problem: Problem, *, is_copied: bool = False) -> Iterator[tuple[slice, Any]]:
     """Yield the rows in blocks, where they stand and their matrix in float64: as one block where nothing is copied."""
-    n, whole = problem.n_rows, to_matrix(problem.rows)
+    n, whole = problem.n_rows, _matrix(problem)
     is_whole = whole.dtype == np.float64 and not is_copied
     size = n if is_whole else max(1, BLOCK_SIZE // max(problem.n_outputs, min(problem.rows.n_columns, 1024)))
     if not isinstance(whole, np.ndarray):  # each block's sum is of all columns
-        size = max(size, -(-n // MOST_BLOCKS))
+        size = max(size, -(-n // MOST_BLOCKS), int(BLOCK_SIZE * n / max(whole.nnz, 1)))
     for first in range(0, n, size):
         last = min(first + size, n)
         matrix = whole if size >= n else to_matrix(rows_between(problem.rows, first, last))
@@ -54,7 +65,8 @@ def _matrices(problem: Problem, *, is_copied: bool = False) -> Iterator[tuple[sl
 def score_changes(problem: Problem, v: Vector) -> Matrix:
     """Return x_i'v_k + v_k0, shape (n, K), for a direction: what a step along it adds to the scores.
 
-    Those of dense rows lie in memory output by output, as do products with their sums: it takes half of the time.
+    They lie in memory output by output: products of dense rows with their sums take half of the time so, and sums over the
+    outputs, too.
     """
     changes: Matrix = sum_over_problems(lambda part: _score_changes(part, v), problem, add=joined)
     return changes
@@ -85,8 +97,7 @@ def by_row(problem: Problem, function: Callable[..., Matrix], *reads: Any) -> Ma
 
 def _score_changes(problem: Problem, v: Vector) -> Matrix:
     table, d = v.reshape(problem.n_outputs, -1), problem.rows.n_columns
-    shape = (problem.n_rows, problem.n_outputs)
-    scores = np.empty(shape) if problem.rows.is_sparse() else np.empty(shape[::-1]).T
+    scores = np.empty((problem.n_outputs, problem.n_rows)).T
     for here, matrix in _matrices(problem):
         scores[here] = matrix @ table[:, :d].T if problem.rows.is_sparse() else (table[:, :d] @ matrix.T).T
     if problem.has_intercept:
@@ -115,7 +126,11 @@ def _sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool) -> Matrix:
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
     for here, matrix in _matrices(problem, is_copied=squared):
         entries = matrix**2 if squared else matrix
-        out[:, :d] += (entries.T @ scales[here]).T if problem.rows.is_sparse() else scales[here].T @ entries
+        if problem.rows.is_sparse():
+            across = _transposed(problem) if entries is _matrix(problem) else entries.T
+            out[:, :d] += (across @ scales[here]).T
+        else:
+            out[:, :d] += scales[here].T @ entries
     if problem.has_intercept:
         out[:, d] = scales.sum(axis=0)
     return out
@@ -195,7 +210,7 @@ def measure(problem: Problem, w: Vector, *, is_single: bool = False, scores: Mat
 def _measured(w: Vector, is_single: bool, problem: Problem, *written: Matrix) -> tuple[float, Vector]:
     with np.errstate(all="ignore"):  # after a divergence
         if problem.rows.is_sparse():
-            scores = np.asfortranarray(scores_at(problem, w))  # sums over classes take less time so
+            scores = scores_at(problem, w)
             for out in written:
                 out[:] = scores
             values, slopes = loss_of(problem).value_d1(scores, problem.targets)

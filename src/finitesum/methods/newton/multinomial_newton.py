@@ -6,9 +6,10 @@ with F(w+) <= F(w) - t/10^4 g'p, up to rounding [1]; trials cost no data, becaus
 exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m component Hessians a step, which is a pass; of
         classes it is that in the differences to the last one (`finitesum.evaluation.class_hessians`), with fewer rows than
         columns in the span of the rows (`finitesum.evaluation.row_space`)
-cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)) ||g|| [2]. A product with H reads the data
-        twice, is charged as a pass of component gradients, and is a pass of the run; the end of a step is another. The
-        preconditioner of class k is the Cholesky factor of
+cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)) ||g|| [2], or 0.6 tol: no step is
+        solved more exactly than tol needs. A product with H reads the data twice, is charged as a pass of component
+        gradients, and is a pass of the run; the end of a step is another. The preconditioner of class k is the Cholesky
+        factor of
 
             sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
@@ -47,7 +48,6 @@ from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import raised_factor, solve_spd
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
-from finitesum.problems.partitioned import is_parted
 
 #: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most this many products.
 EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
@@ -57,6 +57,9 @@ EXACT_NANOSECONDS = 2e7
 
 #: Products with the diagonal preconditioner, at least, before the factors are made.
 PLAIN_PRODUCTS = 10
+
+#: What a step's residual may be, by the tolerance: the rest is for what the model misses.
+NEEDED = 0.6
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
@@ -72,6 +75,7 @@ class MultinomialState(NamedTuple):
     objective: float
     n_gradients: int
     n_hessians: int
+    tol: float = 0.0  # the optimality asked for
     # what follows is empty between steps
     curvatures: Matrix = np.zeros((0, 0))  # (n, K)  at x, while conjugate gradients run
     preconditioner: Preconditioner = np.zeros((0, 0))
@@ -118,7 +122,7 @@ class MultinomialNewton(SumMethod):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""
-        return _state_at(problem, x0.copy(), problem.n_components, 0)
+        return _state_at(problem, x0.copy(), problem.n_components, 0)._replace(tol=tol)
 
     def template(self, problem: Problem, first: MultinomialState, state: MultinomialState) -> MultinomialState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
@@ -174,17 +178,13 @@ def _state_at(
 ) -> MultinomialState:
     """Return the state between two steps; its gradient is summed in extended precision if asked for."""
     with np.errstate(all="ignore"):  # after a divergence
-        if is_parted(problem):  # one call of each part
-            scores = empty_by_row(problem, np.float64, problem.n_outputs)
-            mean, gradient = several.measure(problem, w, scores=scores)
-            objective = mean + problem.term.value(w)
-        else:
-            scores = several.scores_at(problem, w)
-            gradient = np.zeros(w.size) if is_extended else several.mean_gradient(problem, scores)
-            objective = several.objective_at(problem, scores, w)
-        gradient += problem.term.quadratic * w
+        scores = empty_by_row(problem, np.float64, problem.n_outputs)
+        mean, gradient = several.measure(problem, w, scores=scores)
+        objective = mean + problem.term.value(w)
         if is_extended:
             gradient = extended_gradient(problem, w)[0].astype(np.float64)
+        else:
+            gradient += problem.term.quadratic * w
     return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
 
@@ -201,7 +201,7 @@ def _is_solved(problem: Problem, state: MultinomialState) -> bool:
     size = float(np.linalg.norm(state.gradient))
     left = float(np.linalg.norm(state.cg.residual))
     enough = min(0.5, math.sqrt(float(np.abs(state.gradient).sum()))) * size
-    return state.cg.is_over or state.cg.n_products == problem.dim or left <= enough
+    return state.cg.is_over or state.cg.n_products == problem.dim or left <= max(enough, NEEDED * state.tol)
 
 
 def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
@@ -235,8 +235,8 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
     after = _state_at(problem, state.x + t * direction, *counts)
     found = Measures(after.objective, float(np.linalg.norm(after.gradient)), after.gradient)
     if is_hidden and is_rounded_by_norms(problem, after.x, found):
-        return _state_at(problem, after.x, *counts, is_extended=True)
-    return after
+        after = _state_at(problem, after.x, *counts, is_extended=True)
+    return after._replace(tol=state.tol)
 
 
 def kept_mean(problem: Problem, direction: Vector) -> Vector:
