@@ -162,3 +162,20 @@ def test_estimators_give_the_whole_choice_to_the_run(monkeypatch):
     X = np.random.default_rng(0).standard_normal((60, 3))
     model = LogisticRegression(tol=1e-9, verbose=0).fit(X, X[:, 0] > 0.3 * X[:, 1] ** 2)
     assert model.optimality_ <= 1e-9
+
+
+def test_dual_ascent_is_left_to_end_while_rows_at_corners_are_no_more_than_columns():
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(60) < 0.5, 1.0, -1.0)
+    problem = Problem.linear(rng.standard_normal((60, 20)), y, loss="squared-hinge", alpha=1e-3)
+    method = as_method("dual-ascent")
+    counts = Counts(600.0, 0.0, 600.0)
+    choice = Choice(method, "a guess", 1e-9, 1.0, (Alternative(as_method("newton"), 1e-9),))
+    state = method.init(problem, np.zeros(20))
+    for n_inside, is_over in ((20, False), (21, True)):
+        at_corners = state._replace(slopes=np.where(np.arange(60) < n_inside, -0.5 * y, 0.0))
+        assert is_changed(choice, Loop(k=600), counts, problem, 1e-9, None, at_corners) == is_over
+    beyond = state._replace(slopes=-0.5 * y)
+    few = Counts(1.0, 0.0, 1.0)
+    patient = choice._replace(seconds=1e-9, others=(Alternative(as_method("newton"), 1e3),))
+    assert not is_changed(patient, Loop(k=1), few, problem, 1e-9, None, beyond)  # the other one takes longer

@@ -46,9 +46,10 @@ MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
 LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
 
 #: Rows by columns up to which dual ascent treats rounded corners: beyond, a Hessian of columns is small; and q_i phi'' of
-#: sparse rows from which it does: before, the epochs that newton-cg begins with need no faces. Gradients that its visits
-#: cost, and its passes: (least, by the root of the rows by columns and this power of q_i phi'').
-MOST_ROWS, LEAST_COUPLED, DUAL_VISIT, DUAL_PASSES = 3.0, 10.0, 2.3, (20.0, 30.0, 0.3)
+#: sparse rows without an intercept from which it does: before, the epochs that newton-cg begins with need no faces.
+#: Gradients that its visits cost, its passes: (least, by the root of the rows by columns and this power of q_i phi''), and
+#: how many times as many an intercept takes, as measured.
+MOST_ROWS, LEAST_COUPLED, DUAL_VISIT, DUAL_PASSES, DUAL_INTERCEPT = 3.0, 10.0, 2.3, (20.0, 30.0, 0.3), 1.2
 
 #: What a Hessian of Newton's method in single precision takes of one in double precision, for which figures were fitted.
 IN_SINGLE = 0.6
@@ -194,7 +195,8 @@ def usual_counts(name: str, problem: Problem, features: dict[str, float]) -> Cou
     if name == "dual-ascent":
         least, by_coupling, power = DUAL_PASSES
         tall = math.sqrt(problem.n_rows / problem.dim)
-        return Counts(least + by_coupling * tall * _coupling_of_visits(problem) ** power, 0.0, 0.0)
+        passes = least + by_coupling * tall * _coupling_of_visits(problem) ** power
+        return Counts(passes * (DUAL_INTERCEPT if problem.has_intercept else 1.0), 0.0, 0.0)
     figures = _figures(name, problem)
     logs = 1.0, *(_within(features[key], figures["effects"][key]) for key in OF_COUNTS)
     counts = Counts(*(math.exp(sum(map(operator.mul, row, logs))) for row in figures["counts"]))
@@ -244,10 +246,13 @@ def known_methods(problem: Problem) -> list[str]:
 def _has_corners_of_few_rows(problem: Problem) -> bool:
     """Return whether dual ascent is compared with Newton's methods for rounded corners."""
     has_corner = isinstance(problem.loss, RoundedCorner) and problem.term.ridge > 0.0 and problem.is_smooth
-    is_plain = not (problem.has_intercept or problem.term.has_weights or is_parted(problem))
-    if not (has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim):
-        return False
-    return not problem.rows.is_sparse() or _coupling_of_visits(problem) >= LEAST_COUPLED
+    is_plain = not (problem.term.has_weights or is_parted(problem))
+    return has_corner and is_plain and problem.n_rows <= MOST_ROWS * problem.dim
+
+
+def is_coupled(problem: Problem) -> bool:
+    """Return whether visits of dual ascent see their own changes so much that epochs without faces would be many."""
+    return _coupling_of_visits(problem) >= LEAST_COUPLED
 
 
 def _coupling_of_visits(problem: Problem) -> float:

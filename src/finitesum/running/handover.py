@@ -11,9 +11,11 @@ passes since a quarter or a half of them say, if that is more. It changes to the
 once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0;
 or, of a method whose first digits come soonest, has spent the time of the other one and is not about to end;
 where it is expected to need more passes than estimators allow, if the other one is not very much more expensive; and where
-it stalls or diverges, if that is not much more expensive. The new method goes on from the last point, over all rows, and is
-judged by what it has spent itself: it is not changed for being late, which the data are then likely to be the reason of.
-Counts go on. `Loop` remembers which method runs, and with it a checkpoint.
+it stalls or diverges, if that is not much more expensive. Dual ascent, whose optimality says nothing before the last faces,
+is left to end while the rows at corners are no more than the columns, and else is late once it has spent `LATE` times the
+forecast of the other one. The new method goes on from the last point, over all rows, and is judged by what it has spent
+itself: it is not changed for being late, which the data are then likely to be the reason of. Counts go on. `Loop` remembers
+which method runs, and with it a checkpoint.
 
 Of rows in parts on other machines clocks are watched, too: where parts have become late, a run that waits for all of them
 goes on without a barrier (`finitesum.methods.rounds`).
@@ -21,7 +23,7 @@ goes on without a barrier (`finitesum.methods.rounds`).
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from finitesum.methods.base import Choice
 from finitesum.methods.forecasts import LEAST_TOL, Counts, price
@@ -58,7 +60,9 @@ class WithoutBarrier(NamedTuple):
     why: Callable[[float], str]  # given which fraction of the way is done; "" where the run is to wait on
 
 
-def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: float, reason: StopReason | None) -> bool:
+def is_changed(
+    choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: float, reason: StopReason | None, state: Any = None
+) -> bool:
     """Return whether the method is changed after a pass that ended the run for this reason, if for any."""
     if loop.n_changes >= len(choice.others) or reason not in (None, StopReason.STALLED, StopReason.DIVERGED):
         return False
@@ -79,12 +83,15 @@ def is_changed(choice: Choice, loop: Loop, counts: Counts, problem: Any, tol: fl
     to_go = (1.0 - done) / done
     if slows_down:
         to_go = max(to_go, to_go_as_of_late(loop, tol))
-    is_late = loop.n_changes == 0 and spent > LATE * running.seconds  # two that are late say that others will be, too
+    expected = running.seconds if is_steady else min(running.seconds, other.seconds)
+    is_late = loop.n_changes == 0 and spent > LATE * expected  # two that are late say that others will be, too
+    is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
+    if (is_late or is_long) and not is_steady and cast(Any, running.method).is_about_to_end(problem, state):
+        return False
     if is_late and spent * to_go > SLOWER * other.seconds:
         return True
     if is_late and slows_down and spent > other.seconds and spent * to_go > ALMOST * other.seconds:
         return True
-    is_long = counts.passes >= MANY_SEEN and before + counts.passes * to_go > MOST_PASSES
     return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent
 
 

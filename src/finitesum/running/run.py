@@ -205,7 +205,7 @@ class Run:
                 return StopReason.DIVERGED  # F overflows at the start already: no step is taken from there
             reason = self._after_pass(observer, before, estimate)
             counts = Counts(self.n_passes, self.n_hessian_passes, self.loop.k - self.before.k)
-            if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason):
+            if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason, self.state):
                 self._change(reason)
             elif reason is None and (why := self._why_without_barrier()):
                 changes = True

@@ -12,7 +12,7 @@ from finitesum.methods.auto import choose
 from finitesum.methods.newton import dual_ascent
 from finitesum.methods.newton.dual_ascent import DualAscent
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
-from finitesum.methods.newton.dual_points import value_at, with_best_factor
+from finitesum.methods.newton.dual_points import count_at_corners, value_at, with_best_factor, with_best_intercept
 from finitesum.methods.newton.dual_sweeps import sweep
 
 
@@ -81,20 +81,54 @@ def test_the_free_loads_of_text_are_solved_for_in_few_rounds():
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "more", "is_taken"),
+    ("n", "d", "more", "has_code", "is_taken"),
     [
-        (600, 2000, {}, True),
-        (600, 2000, {"alpha": 0.1}, False),
-        (600, 2000, {"fit_intercept": True}, False),
-        (600, 2000, {"l1_ratio": 0.5}, False),
-        (6000, 500, {}, False),
+        (600, 2000, {}, False, True),
+        (600, 2000, {"alpha": 0.1}, False, False),  # rows that hardly see each other
+        (600, 2000, {"alpha": 0.1}, True, True),
+        (600, 2000, {"fit_intercept": True}, False, True),
+        (600, 2000, {"l1_ratio": 0.5}, False, False),
+        (3000, 2200, {}, False, True),
+        (6000, 500, {}, False, False),
     ],
 )
-def test_rounded_corners_go_to_dual_ascent_where_rows_are_few_by_columns(n, d, more, is_taken):
+def test_rounded_corners_go_to_dual_ascent_where_rows_are_few_by_columns(n, d, more, has_code, is_taken, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.auto.has_machine_code", lambda kernel: has_code)
     X = sp.random_array((n, d), density=0.02, rng=np.random.default_rng(0), format="csr")
     y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0)
     problem = Problem.linear(X, y, loss="squared-hinge", **{"alpha": 1.0 / n, **more})
     assert (choose(problem).method.name == "dual-ascent") == is_taken
+
+
+def test_what_newtons_steps_are_too_many_for_goes_on_with_dual_ascent():
+    rng = np.random.default_rng(0)
+    problem = Problem.linear(rng.standard_normal((2500, 900)), np.arange(2500) % 2, loss="squared-hinge", alpha=1e-4)
+    choice = choose(problem, 1e-8)
+    assert choice.method.name != "dual-ascent"
+    assert choice.others[0].method.name == "dual-ascent"
+
+
+def test_rows_at_corners_have_slopes_between_the_ends():
+    hinge = Problem.linear(np.eye(5), [1.0, 1.0, 1.0, 0.0, 0.0], loss="hinge", alpha=0.1)
+    assert count_at_corners(hinge, np.array([0.0, -0.2, -0.7, 1.0, 0.3])) == 3
+    squared = Problem.linear(np.eye(3), [1.0, 1.0, 0.0], loss="squared-hinge", alpha=0.1)
+    assert count_at_corners(squared, np.array([0.0, -20.0, 0.7])) == 2
+    tube = Problem.linear(np.eye(3), [1.0, 2.0, 3.0], loss="epsilon-insensitive", alpha=0.1)
+    assert count_at_corners(tube, np.array([-1.0, 0.4, 1.0])) == 1
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge"])
+@pytest.mark.parametrize("far", [0.0, 3.0, 1e6])
+def test_the_intercept_of_a_point_is_the_best_one_of_smooth_losses(loss, far):
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(80) < 0.3, 1.0, -1.0)
+    more = {"sample_weight": rng.random(80), "fit_intercept": True}
+    problem = Problem.linear(rng.standard_normal((80, 3)), y, loss=loss, alpha=0.1, **more)
+    w = np.append(rng.standard_normal(3), far)
+    best, u = with_best_intercept(problem, w, predictions(problem, w))
+    np.testing.assert_allclose(u, predictions(problem, best), atol=1e-9)
+    assert abs(problem.weights @ problem.loss.d1(u, y)) <= 1e-12 * max(far, 1.0)
+    np.testing.assert_array_equal(best[:-1], w[:-1])
 
 
 def face_of(seed, n=12, d=8):

@@ -32,7 +32,7 @@ s_i: a corner, or an interval between two. The parts of a round:
 
 A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
 visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
-gradient's norm, and needs no w made of the slopes unless tol is near rounding errors; an intercept stays where it is held.
+gradient's norm, and needs no w made of the slopes unless tol is near rounding errors.
 
 A pass is the sweeps before a face, or its products, as long as these read no more than all rows do, or the end of a round;
 on small data all of them, for a pass costs calls.
@@ -62,7 +62,14 @@ from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton import dual_arrays  # noqa: F401  which the kernels below run in on small data
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
-from finitesum.methods.newton.dual_points import loss_of, point_of, value_at, with_best_factor, with_best_intercept
+from finitesum.methods.newton.dual_points import (
+    count_at_corners,
+    loss_of,
+    point_of,
+    value_at,
+    with_best_factor,
+    with_best_intercept,
+)
 from finitesum.methods.newton.dual_sweeps import find_active, sweep
 from finitesum.methods.newton.sdca import rows_together
 from finitesum.methods.newton.subsampling import require_members
@@ -73,8 +80,8 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.rows import n_entries
 
-#: An intercept is held so much more than coefficients are, as a row sees it.
-HOLD = 3.0
+#: An intercept is held so much more than coefficients are, as a row sees it: of sharp corners, of rounded ones.
+HOLD = 3.0, 30.0
 
 #: The accuracy of the first round, by the mean distance of predictions from corners; what the next one's is of it at most
 #: and at least, and the fraction of tol that the gap is expected to fall to with it.
@@ -150,7 +157,7 @@ def _hold(problem: Problem) -> float:
     if not problem.has_intercept:
         return math.inf
     mean_square = sum_over_blocks(mean, problem, reads=(squares_of_rows(problem),)) or 1.0
-    return float(HOLD * problem.term.ridge / mean_square)
+    return float(HOLD[isinstance(problem.loss, RoundedCorner)] * problem.term.ridge / mean_square)
 
 
 @remembered
@@ -259,6 +266,10 @@ class DualAscent(SumMethod):
             n_sweeps=0, n_faces=state.n_faces + 1, face=np.zeros(0, dtype=np.int64), cg=ConjugateGradients()
         )
         return _after_round(problem, state) if is_exact and state.length == 1.0 else state
+
+    def is_about_to_end(self, problem: Problem, state: DualAscentState) -> bool:
+        """Return whether few faces are likely to be left: rows at corners, no more than columns, do not depend linearly."""
+        return count_at_corners(problem, state.slopes) <= problem.dim
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
         """Return the duality gap or the gradient's norm at x, as it was at the end of the last round."""

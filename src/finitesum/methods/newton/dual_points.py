@@ -13,6 +13,9 @@ from finitesum.problems.linear import Problem
 #: How far from 1 the best factor of w is looked for first, then four times as far, and so on.
 NEAREST = 1e-4
 
+#: Shifts of all predictions that are tried, at most, and what they differ by, relatively, where they are the same.
+MOST_SHIFTS, SAME_SHIFT = 50, 1e-14
+
 
 def loss_of(problem: Problem) -> Any:
     """Return the loss, whose methods take arrays."""
@@ -22,6 +25,13 @@ def loss_of(problem: Problem) -> Any:
 def value_at(problem: Problem, w: Vector, u: Vector) -> float:
     """Return F at w, given its predictions with their offsets."""
     return float(problem.weights @ loss_of(problem).value(u, problem.targets)) + problem.term.value(w)
+
+
+def count_at_corners(problem: Problem, slopes: Vector) -> int:
+    """Return how many rows have a slope between the least and the largest one of their loss."""
+    corners = loss_of(problem).corners(problem.targets)
+    lowest, highest = (sum(np.asarray(corner[side]) for corner in corners) for side in (0, 1))
+    return int(np.count_nonzero((lowest < slopes) & (slopes < highest)))
 
 
 def point_of(problem: Problem, slopes: Vector, intercept: float) -> Vector:
@@ -34,16 +44,42 @@ def point_of(problem: Problem, slopes: Vector, intercept: float) -> Vector:
 
 def with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
     """Return w with the intercept of the least loss, and its predictions: of an interval of intercepts the middle."""
-    if not problem.has_intercept or not isinstance(problem.loss, Cornered):
+    if not problem.has_intercept:
         return w, u
+    shift, w = _best_shift(problem, u), w.copy()
+    w[-1] += shift
+    return w, u + shift
+
+
+def _best_shift(problem: Problem, u: Vector) -> float:
+    """Return the number that, added to all predictions, leaves the least loss."""
+    if not isinstance(problem.loss, Cornered):
+        return _smooth_shift(problem, u)
     corners = _corners_in_place(problem)
     wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
     jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
     order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))
     ends = np.searchsorted(np.cumsum(jumps[order]), [(1.0 - 1e-12) * at_first, (1.0 + 1e-12) * at_first])
-    shift, w = wanted[order[np.minimum(ends, order.size - 1)]].mean(), w.copy()
-    w[-1] += shift
-    return w, u + shift
+    return float(wanted[order[np.minimum(ends, order.size - 1)]].mean())
+
+
+def _smooth_shift(problem: Problem, u: Vector) -> float:
+    """Return the same of a smooth loss, by Newton's method between the last shifts of both signs of the slope."""
+    shift, low, high, step, loss = 0.0, -math.inf, math.inf, 1.0, loss_of(problem)
+    for _ in range(MOST_SHIFTS):
+        slope = float(problem.weights @ loss.d1(u + shift, problem.targets))
+        curvature = float(problem.weights @ loss.d2(u + shift, problem.targets))
+        if slope == 0.0:
+            break
+        low, high = (low, shift) if slope > 0.0 else (shift, high)
+        t = shift - slope / curvature if curvature > 0.0 else math.nan
+        if not low < t < high:
+            is_between = high - low < math.inf
+            t, step = (0.5 * (low + high), step) if is_between else (shift - math.copysign(step, slope), 4.0 * step)
+        if abs(t - shift) <= SAME_SHIFT * (1.0 + abs(t)):
+            break
+        shift = t
+    return shift
 
 
 def _corners_in_place(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
