@@ -117,7 +117,7 @@ def newton_cg(F, loss, x, n_passes, target=1e-10):
     yield x, 0
     for _ in range(n_passes - 1):
         H = (F.Z.T * (F.p * h)) @ F.Z + np.diag(F.l2)
-        diagonal = np.diag(H) if diagonal is None else diagonal
+        diagonal = np.diag(H) ** (2.0 / 3.0) if diagonal is None else diagonal
         size = np.linalg.norm(g)
         accuracy = min(0.25, max(np.sqrt(size / steepness), 0.6 * target / size))
         direction, n_products = conjugate_gradients(H, -g, accuracy, diagonal)

@@ -47,8 +47,8 @@ FEWEST_SEEN = 12
 AFTER_STALL, NO_MATTER = 3.0, 0.1
 
 #: Passes after which it is seen that a run is likely to need too many, and these, which estimators allow as they come; what
-#: another method may take then, by what was spent: where the way that is done is known, and elsewhere.
-MANY_SEEN, MOST_PASSES, AFTER_MANY, AFTER_UNKNOWN = 100.0, 1000.0, 30.0, 10.0
+#: another method may take then, by what was spent.
+MANY_SEEN, MOST_PASSES, AFTER_MANY = 100.0, 1000.0, 10.0
 
 
 class WithoutBarrier(NamedTuple):
@@ -92,7 +92,7 @@ def is_changed(
         return True
     if is_late and slows_down and spent > other.seconds and spent * to_go > ALMOST * other.seconds:
         return True
-    return is_long and other.seconds <= (AFTER_MANY if is_steady else AFTER_UNKNOWN) * spent
+    return is_long and other.seconds <= AFTER_MANY * spent
 
 
 def to_go_as_of_late(loop: Loop, tol: float) -> float:

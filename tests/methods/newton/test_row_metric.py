@@ -62,7 +62,7 @@ def test_newton_cg_needs_fewer_products_with_it(monkeypatch):
         monkeypatch.setattr(row_metric, "FEWEST_ROWS", fewest)
         runs.append(minimize(problem_of(0.8, n=2000, d=100), method="newton-cg", tol=1e-8))
     assert all(run.success for run in runs)
-    assert runs[0].n_passes < 0.6 * runs[1].n_passes
+    assert runs[0].n_passes < 0.7 * runs[1].n_passes
     assert runs[0].n_hessian_passes > 0.0 == runs[1].n_hessian_passes
     np.testing.assert_allclose(runs[0].x, runs[1].x, atol=1e-5)
 

@@ -14,9 +14,9 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)
             sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
         with I_k the 3 dim rows of largest curvature c_ik (as large a fraction of each part, where rows lie in parts):
-        near the optimum few rows have any. I_k is empty, which leaves a
-        diagonal, for the first products, as many as the factors cost, and with more than 2000 columns. While a step is
-        solved its state holds the curvatures, n K numbers, and the preconditioner, K d or K d^2.
+        near the optimum few rows have any. I_k is empty, which leaves a diagonal, of which a power is taken, for the
+        first products, as many as the factors cost, and with more than 2000 columns. While a step is solved its state
+        holds the curvatures, n K numbers, and the preconditioner, K d or K d^2.
 
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.
@@ -43,7 +43,13 @@ from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided, nanoseconds_of_factor
-from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
+from finitesum.methods.subproblems.conjugate_gradients import (
+    DIAGONAL_POWER,
+    ConjugateGradients,
+    advanced,
+    begun,
+    redirected,
+)
 from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import raised_factor, solve_spd
 from finitesum.problems.beside import empty_by_row
@@ -277,7 +283,7 @@ def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) 
     diagonals = np.asarray(sum_over_problems(rest, problem, reads=(curvatures,))) + penalty
     floor = 1e-12 * float(diagonals.max()) or 1e-300
     if not is_factored:
-        return np.maximum(diagonals, floor)
+        return np.asarray(np.maximum(diagonals, floor) ** DIAGONAL_POWER)
     factors = np.empty((problem.n_outputs, dim, dim))
     for k in outputs:
 

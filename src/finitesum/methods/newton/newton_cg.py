@@ -5,10 +5,10 @@ At w the step is an approximate solution of H v = -g by conjugate gradients with
     H = sum_i p_i phi''_i x_i x_i' + l2 I,    ||H v + g|| <= e ||g||,
     e = min(1/4, max(sqrt(||g|| / ||g_0||), 0.6 tol / ||g||))    [1, section 7.1]
 
-with residuals in the norm of the inverse of H's diagonal as it was at a sample's first step, or of some rows' Hessian that
-is shrunk to it, on dense rows with an l2 penalty alone where some directions vary much more than others
-(`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's steps
-begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic model missed, as
+with residuals in the norm of the inverse of a power of H's diagonal, as it was at a sample's first step, or of some rows'
+Hessian that is shrunk to the diagonal, on dense rows with an l2 penalty alone where some directions vary much more than
+others (`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's
+steps begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic model missed, as
 Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged as a pass of
 gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of how often they
 are used: those that most rows have lie close together, and stay in the cache; with many columns of sparse rows it reads the
@@ -54,7 +54,13 @@ from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch, visit_rows
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
-from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
+from finitesum.methods.subproblems.conjugate_gradients import (
+    DIAGONAL_POWER,
+    ConjugateGradients,
+    advanced,
+    begun,
+    redirected,
+)
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
@@ -79,7 +85,7 @@ class NewtonCGState(NamedTuple):
     value: float = 0.0  # sum of p_i phi_i over the sample at x
     first_optimality: float = math.nan  # where Newton's steps began
     majorize: int = Majorize.MISCLASSIFIED  # whose curvatures are the majorant's
-    diagonal: Vector = np.zeros(0)  # of H, at the sample's first step; empty before
+    diagonal: Vector = np.zeros(0)  # the power of H's that preconditions, at the sample's first step; empty before
     metric: RowMetric = RowMetric()  # by some rows, until curvatures change; empty where the diagonal is as good
     dual: DualState = DualState()  # of the epochs; empty before and after them
     cg: ConjugateGradients = ConjugateGradients()  # for the step that is being solved; empty between steps
@@ -246,7 +252,7 @@ class NewtonCG(SampledNewton):
         direction = np.empty(problem.dim)
         direction[_read(problem, state).order] = state.cg.solution
         if not direction.any():
-            direction = orthant_of(problem, state).right / state.diagonal
+            direction = orthant_of(problem, state).right / _own_diagonal(state)
         state = state._replace(cg=ConjugateGradients(), n_steps=state.n_steps + 1)
         end = self.step_along(problem, state, sample, direction)
         state = state._replace(n_gradients=state.n_gradients + end.n_passes * sample.components.size)
@@ -300,12 +306,18 @@ def _begun(problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGSt
         diagonal[order] = gram_diagonal(read, state.curvatures, sample.components) / sample.weight
         diagonal += sample.ridge * problem.term.weights
         diagonal[~(diagonal > 0.0)] = 1.0
+        diagonal **= DIAGONAL_POWER
         state = state._replace(diagonal=diagonal, n_gradients=state.n_gradients + sample.components.size)
     if row_metric.has_changed(state.metric, problem, state.curvatures, sample):
-        metric = row_metric.metric_at(problem, state.curvatures, sample, state.order, state.diagonal)
+        metric = row_metric.metric_at(problem, state.curvatures, sample, state.order, _own_diagonal(state))
         state = state._replace(metric=metric, n_hessians=state.n_hessians + metric.rows.shape[0])
     right = orthant_of(problem, state).right[_read(problem, state).order]
     return state._replace(cg=begun(right, _preconditioned(problem, state, right)))
+
+
+def _own_diagonal(state: NewtonCGState) -> Vector:
+    """Return the diagonal of H at the sample's first step."""
+    return np.asarray(state.diagonal ** (1.0 / DIAGONAL_POWER))
 
 
 def _preconditioned(problem: Problem, state: NewtonCGState, residual: Vector) -> Vector:
