@@ -13,8 +13,9 @@ that much above the best that anybody found, relative to it. Everyone has a sett
 the hinge, where nobody's tolerance is relative to the objective, six in each decade.
 
 The folder holds the LIBSVM files (a9a.svm.xz ...), mnist.npz and cifar10_subset.npz. `usecase_data.py` has the cases, in
-four parts: known sets, on which methods were developed; generated families; sets that nobody looked at while methods were
-developed; and draws by a seed. Results are kept in usecases.csv, case by case, and stand in the page again.
+five parts: known sets, on which methods were developed; generated families; sets that nobody looked at while methods were
+developed; draws by a seed; and draws by another one, measured last. Results are kept in usecases.csv, case by case, and
+stand in the page again.
 """
 
 from __future__ import annotations
