@@ -9,6 +9,7 @@ from finitesum import MultinomialProblem, Problem, minimize
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.outputs import full_hessian, hessian_product, scores_at
 from finitesum.losses.classes import probabilities
+from finitesum.methods.auto import choose
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 
@@ -169,3 +170,27 @@ def test_counts_and_fingerprints():
 def test_refuses(change, message):
     with pytest.raises(ValueError, match=message):
         MultinomialProblem.linear(**{"X": [[0.0], [1.0], [2.0]], "y": [0, 1, 2], **change})
+
+
+def counts_of_words(n, d, n_classes=4):
+    """Return sparse rows of counts with frequent and rare columns, of classes."""
+    rng = np.random.default_rng(0)
+    columns = np.minimum((d ** rng.random((n, 20))).astype(int), d - 1)
+    X = scipy.sparse.csr_array((np.ones(20 * n), columns.ravel(), np.arange(0, 20 * n + 1, 20)), shape=(n, d))
+    X.sum_duplicates()
+    y = (X @ rng.standard_normal((d, n_classes)) + rng.gumbel(size=(n, n_classes))).argmax(axis=1)
+    return Problem.linear(X, y, loss="multinomial", alpha=1.0 / n)
+
+
+def test_classes_on_sparse_rows_go_to_conjugate_gradients_where_no_kronecker_factor_pays():
+    assert choose(counts_of_words(900, 1500)).method == MultinomialNewton("cg")
+    assert choose(counts_of_words(3000, 150)).method.name == "multinomial-lbfgs"
+
+
+def test_no_step_is_solved_more_exactly_than_tol_needs():
+    problem, reached = counts_of_words(400, 600), []
+    minimize(problem, method=MultinomialNewton("cg"), tol=1e-12, callback=lambda report: reached.append(report))
+    until = next(report.n_passes for report in reached if report.optimality <= 1e-5)
+    found = minimize(problem, method=MultinomialNewton("cg"), tol=1e-5)
+    assert found.success
+    assert found.n_passes < until

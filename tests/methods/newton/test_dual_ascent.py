@@ -98,6 +98,8 @@ def test_rounded_corners_go_to_dual_ascent_where_rows_are_few_by_columns(n, d, m
     y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0)
     problem = Problem.linear(X, y, loss="squared-hinge", **{"alpha": 1.0 / n, **more})
     assert (choose(problem).method.name == "dual-ascent") == is_taken
+    if problem.term.is_smooth and n <= 3 * d:
+        assert choose(problem, begun="dual-ascent").method.name == "dual-ascent"  # with another kernel folder, too
 
 
 def test_what_newtons_steps_are_too_many_for_goes_on_with_dual_ascent():

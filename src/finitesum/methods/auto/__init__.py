@@ -114,7 +114,8 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
     seconds, features, names = {}, forecasts.features_of(problem, tol), forecasts.known_methods(problem)
     suits_visits = "dual-ascent" in names and (forecasts.is_coupled(problem) or _has_quick_visits(problem))
-    if not suits_visits and problem.rows.is_sparse() and not problem.has_intercept:  # where newton-cg begins with visits
+    begins_so = problem.rows.is_sparse() and not problem.has_intercept  # newton-cg, with visits
+    if begins_so and not suits_visits and begun != "dual-ascent":
         names = [name for name in names if name != "dual-ascent"]
     for name in names:
         is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))

@@ -64,8 +64,8 @@ EXACT_NANOSECONDS = 2e7
 #: Products with the diagonal preconditioner, at least, before the factors are made.
 PLAIN_PRODUCTS = 10
 
-#: What a step's residual may be, by the tolerance: the rest is for what the model misses.
-NEEDED = 0.6
+#: What a step's residual may be, by the tolerance, so that the rest is for what the model misses, and by the gradient.
+NEEDED, MOST_LEFT = 0.6, 0.25
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
@@ -207,7 +207,8 @@ def _is_solved(problem: Problem, state: MultinomialState) -> bool:
     size = float(np.linalg.norm(state.gradient))
     left = float(np.linalg.norm(state.cg.residual))
     enough = min(0.5, math.sqrt(float(np.abs(state.gradient).sum()))) * size
-    return state.cg.is_over or state.cg.n_products == problem.dim or left <= max(enough, NEEDED * state.tol)
+    enough = max(enough, min(NEEDED * state.tol, MOST_LEFT * size))
+    return state.cg.is_over or state.cg.n_products == problem.dim or left <= enough
 
 
 def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
