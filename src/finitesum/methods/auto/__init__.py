@@ -129,7 +129,8 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
     first = "dual-ascent" if is_sure else first
     others.remove(first := begun if begun in seconds else first)
-    others.sort(key=lambda name: name != "dual-ascent")  # what Newton's steps are too many for, corners, it was made for
+    if suits_visits:  # what Newton's steps are too many for, corners, they were made for
+        others.sort(key=lambda name: name != "dual-ascent")
     likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
     found = [Alternative(_going_on(name, problem, options), rank[name]) for name in others]
     method = as_method(first, options if first not in WITHOUT_THREADS else None)
