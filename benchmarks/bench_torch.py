@@ -1,6 +1,7 @@
 """Times a step of AdaHB and HB against torch's Adam: ratios, in one process, in turns, medians.
 
     python benchmarks/bench_torch.py [--device cpu] [--threads 1] [--rounds 15] [--sizes cnn many 1e6 1e7]
+                                     [--only "adahb fused" "hb fused"]
 
 A ratio below 1 means faster than ``torch.optim.Adam(foreach=True)`` on the CPU, ``Adam(fused=True)`` on CUDA. On CUDA the
 share of the memory's bandwidth is printed too, for seven streams of the parameters' size (w, g, m, v read; w, m, v
@@ -78,11 +79,13 @@ def candidates(device: str) -> dict[str, Callable[[list[torch.nn.Parameter]], to
     }
 
 
-def measure(size: str, device: str, rounds: int) -> dict[str, float]:
+def measure(size: str, device: str, rounds: int, only: list[str] | None) -> dict[str, float]:
     """Return the median seconds of each optimizer, timed in turns on parameters of its own."""
     generator = torch.Generator(device).manual_seed(0)
     steps = {}
-    for name, make in candidates(device).items():
+    for k, (name, make) in enumerate(candidates(device).items()):
+        if k > 0 and only is not None and name not in only:  # the first one is what the others are measured against
+            continue
         params = [torch.nn.Parameter(torch.randn(s, device=device, generator=generator)) for s in shapes_of(size)]
         for p in params:
             p.grad = torch.randn(p.shape, device=device, generator=generator)
@@ -112,12 +115,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--sizes", nargs="+", default=["cnn", "many", "1e6", "1e7"])
+    parser.add_argument("--only", nargs="+", help="These beside the one that they are measured against.")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     bandwidth = copy_bandwidth(2**30) if args.device == "cuda" else None
     print(f"torch {torch.__version__}, {args.device}, {args.threads} thread(s), {args.rounds} rounds")
     for size in args.sizes:
-        medians = measure(size, args.device, args.rounds)
+        medians = measure(size, args.device, args.rounds, args.only)
         base = next(iter(medians.values()))
         n_bytes = 4 * STREAMS * sum(torch.Size(s).numel() for s in shapes_of(size))
         for name, seconds in medians.items():
