@@ -5,7 +5,7 @@
 
 A ratio below 1 means faster than ``torch.optim.Adam(foreach=True)`` on the CPU, ``Adam(fused=True)`` on CUDA. On CUDA the
 share of the memory's bandwidth is printed too, for seven streams of the parameters' size (w, g, m, v read; w, m, v
-written) and the bandwidth of a plain copy, measured here.
+written; HB has no v and five) and the bandwidth of a plain copy, measured here. Results: benchmarks/results/torch.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CNN = [
     (10, 128),
     (10,),
 ]
-STREAMS = 7
+STREAMS = {"adam": 7, "adahb": 7, "hb": 5}
 
 
 def shapes_of(size: str) -> list[tuple[int, ...]]:
@@ -123,8 +123,9 @@ def main() -> None:
     for size in args.sizes:
         medians = measure(size, args.device, args.rounds, args.only)
         base = next(iter(medians.values()))
-        n_bytes = 4 * STREAMS * sum(torch.Size(s).numel() for s in shapes_of(size))
+        n_entries = sum(torch.Size(s).numel() for s in shapes_of(size))
         for name, seconds in medians.items():
+            n_bytes = 4 * STREAMS[name.split()[0]] * n_entries
             share = "" if bandwidth is None else f"  {n_bytes / seconds / bandwidth:5.0%} of the bandwidth"
             print(f"{size:>6}  {name:16}  {seconds * 1e6:10.0f} us  ratio {seconds / base:5.2f}{share}")
 

@@ -1,4 +1,4 @@
-"""On a GPU everything gives what it gives on the CPU: functions as components, constraints, estimators' arrays, networks."""
+"""What a GPU gives is what the CPU gives: functions as components, constraints, estimators' arrays, networks."""
 
 import numpy as np
 import pytest

@@ -183,6 +183,7 @@ def test_captured_graph_equals_eager_steps(optimizer_class, how):
 
 
 @needs_cuda
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")
 @BOTH
 def test_capture_without_capturable_is_refused(optimizer_class):
     w = torch.nn.Parameter(torch.randn(10, device="cuda"))

@@ -59,8 +59,9 @@ def _held_scalars(values: tuple[float, ...], device: torch.device, dtype: torch.
 def _scalars(k: Coefficients, rule: Rule, like: Tensor) -> Tensor:
     options = -1.0 if rule.maximize else 1.0, rule.weight_decay
     if isinstance(k.momentum, Tensor):
-        parts = [torch.as_tensor(x, device=like.device, dtype=like.dtype) for x in (*k, *options)]
-        return torch.stack(parts)
+        own: Any = {"device": like.device, "dtype": like.dtype}
+        # A number is filled in on the device: while a graph is captured nothing may be copied from the CPU.
+        return torch.stack([x.to(**own) if isinstance(x, Tensor) else torch.full((), x, **own) for x in (*k, *options)])
     return _held_scalars((*(float(x) for x in k), *options), like.device, like.dtype)
 
 
