@@ -121,7 +121,33 @@ def test_nothing_is_left_to_compile_for_newton_s_methods_on_sparse_rows(monkeypa
     assert n_signatures() == before
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.slow
+@pytest.mark.compiled
+@pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
+@pytest.mark.parametrize(
+    ("loss", "layout"), [("hinge", "dense"), ("hinge", "csr-int32"), ("squared-hinge", "dense"), ("quantile", "csr-int32")]
+)
+def test_nothing_is_left_to_compile_for_losses_with_corners(loss, layout):
+    warmup_module.compile_all(warmup_module.Signature(loss, "float64", layout), warmup_module.OF_AUTO)
+    before = n_signatures()
+    rng = np.random.default_rng(0)
+    X = sp.random_array((200, 30), density=0.3, rng=rng, format="csr")
+    y = X @ rng.standard_normal(30) + 0.3 * rng.standard_normal(200)
+    y = y > 0.0 if "hinge" in loss else y
+    for alpha, intercept in itertools.product((0.1, 1e-4), (False, True)):
+        problem = Problem.linear(
+            X if layout != "dense" else X.toarray(), y, loss=loss, alpha=alpha, fit_intercept=intercept
+        )
+        for method in ("auto", "dual-ascent"):
+            minimize(problem, method=method, tol=1e-6)
+    assert n_signatures() == before
+
+
+def test_several_classes_leave_nothing_to_compile_but_their_methods():
+    warmup_module.compile_all(warmup_module.Signature("multinomial", "float64", "dense"), ("multinomial-newton",))
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, "multinomial"])
 def test_a_tiny_problem_has_targets_of_each_loss(loss):
     assert warmup_module.tiny_problem(warmup_module.Signature(loss, "float64", "dense")).n_rows == 4
 

@@ -159,6 +159,26 @@ def tiny_problem(signature: Signature, l1_ratio: float = 0.0) -> "Problem":
     return Problem.linear(rows, targets, loss=signature.loss, alpha=0.1, l1_ratio=l1_ratio)
 
 
+def _divided_by_no_plane(signature: Signature) -> "Problem":
+    """Return a problem with rows that stay at corners of its loss, if that has any: they are solved for together."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from finitesum.problems.rows import CSRRows, DenseRows
+
+    tiny, n, d = tiny_problem(signature), 20, 3
+    values: Any = np.sin(np.arange(n * d) ** 2.0).reshape(n, d).astype(signature.dtype)
+    rows: Any = DenseRows(values, n, d, 0)
+    if not isinstance(tiny.rows, DenseRows):
+        columns, starts = (
+            part.astype(tiny.rows.starts.dtype) for part in (np.arange(n * d) % d, np.arange(0, n * d + 1, d))
+        )
+        rows = CSRRows(values.ravel(), columns, starts, n, d, 0)
+    targets = np.resize(tiny.targets, n)
+    return replace(tiny, rows=rows, targets=targets, offsets=np.zeros(n), weights=np.full(n, 1.0 / n), batch_size=None)
+
+
 def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> None:
     """Run methods for some passes: their own step size, a given one, a sample to begin with; an l1 penalty; errors."""
     import numpy as np
@@ -178,7 +198,12 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
         for name in names:
             with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a method cannot do needs no machine code
                 minimize(problem, method=name, options=dict(options), tol=0.0, max_iter=20)
+    if "dual-ascent" in names:
+        with contextlib.suppress(ValueError, TypeError), as_compiled():
+            minimize(_divided_by_no_plane(signature), method="dual-ascent", tol=0.0, max_iter=40)
     problem = tiny_problem(signature)
+    if problem.n_outputs > 1:  # whose rows are NumPy's
+        return
     with contextlib.suppress(ValueError, TypeError), as_compiled():  # what a loss without errors cannot have
         covariance_at(problem, np.zeros(problem.dim), float(problem.n_rows))
         combination(problem, problem.weights)  # for that of an intercept

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numba
+from numba import _dispatcher
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
@@ -101,6 +102,14 @@ def dispatchers(function: Callable[..., Any]) -> tuple[Any, Any]:
     if cache_folder() is not None and Path(inspect.getfile(function)).is_file():
         cached._cache = _KernelCache(function)
     return uncached, cached
+
+
+def fingerprint(args: tuple[Any, ...]) -> bytes | None:
+    """Return what tells arguments of different types apart; None where numba has no types for them, or no such call."""
+    try:
+        return _dispatcher.compute_fingerprint(args)
+    except (NotImplementedError, AttributeError):
+        return None
 
 
 def _bare(function: Callable[..., Any]) -> types.FunctionType:
