@@ -258,13 +258,17 @@ def _always(*_args: Any) -> bool:
     return True
 
 
+#: Types of NumPy's scalars that machine code does not tell from Python's.
+_SAME = {"float64": "float", "int64": "int"}
+
+
 def _kinds(value: Any) -> Any:
     """Return what machine code is made for: types of arguments, of arrays and tuples what is in them."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.ndim, value.flags.c_contiguous
     if isinstance(value, tuple):
         return type(value).__name__, *map(_kinds, value)
-    return type(value).__name__
+    return _SAME.get(type(value).__name__, type(value).__name__)
 
 
 def _fingerprint(args: tuple[Any, ...]) -> bytes | None:
