@@ -7,7 +7,7 @@
 
 `measure` appends a line for each draw and method to benchmarks/results/auto_choice.csv. A draw has rows, columns, density,
 scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method of Newton's kind that treats it, and
-of the hinge both exact methods, is run twice, from the checked arrays to the coefficients, on one thread, by the
+of losses with corners every exact one, is run twice, from the checked arrays to the coefficients, on one thread, by the
 processor's clock; the shorter time counts, and runs that compile do not. A method is given up after five times the seconds
 of the fastest so far. (SAGA, in a first round, was the fastest on 4 of 534 draws.) The halves have no family of data in
 common: `fit` writes the figures of `finitesum.methods.forecasts` by the one, and the page shows the other: what `choose`
@@ -33,6 +33,8 @@ from threadpoolctl import threadpool_limits
 from finitesum import Problem, minimize
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto import choose
+from finitesum.methods.auto.corner_costs import features_of, prices_of
+from finitesum.methods.auto.corners import matrices_of
 from finitesum.methods.base import is_suited
 from finitesum.methods.cost_model import hessian_sample
 from finitesum.problems.input import stored_well
@@ -46,7 +48,8 @@ OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "coordi
 
 #: Those that are for l1 penalties.
 OF_L1 = ("working-set-newton", "coordinate-descent")
-CANDIDATES = (*OF_NEWTON, "interior-point", "dual-ascent")
+OF_CORNERS = ("interior-point", "semismooth-newton", "dual-ascent")
+CANDIDATES = (*OF_NEWTON, *OF_CORNERS)
 
 #: How strongly effects of standardised features are held at 0, in runs.
 RIDGE = 12.0
@@ -57,8 +60,13 @@ COUNTS_HELD, LEAST_COUNT = 4.0, 0.1
 #: A run is given up after this many times the seconds of the fastest, and these.
 GIVE_UP, LEAST_SECONDS = 5.0, 0.05
 
-#: The first of the draws with many rows, and of those with losses of a mean, every other four of which have many rows.
+#: The first of the draws with many rows, and of those with losses of a mean, every other four of which have many rows, as
+#: every fourth four of those with corners.
 TALL, OF_MEANS = 1000, 2000
+
+#: The first of the draws with losses that have corners, and these.
+CORNERS = 3000
+CORNERED = ("hinge", "hinge", "hinge", "absolute", "quantile", "epsilon-insensitive")
 
 #: Runs that are measured of a method on a draw, and those at most that compile and are not.
 N_RUNS, MOST_COMPILED = 2, 4
@@ -143,8 +151,8 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     """Return draw k in words, what `Problem.linear` is given, and tol."""
     rng = np.random.default_rng([list(FAMILIES).index(half), k])
     family = FAMILIES[half][k % 4]
-    X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % 2 == 1)
-    X = X if k < OF_MEANS else X * (3.0 / float(np.abs(X).max()))  # so that exp does not overflow
+    X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4) == 1)
+    X = X * (3.0 / float(np.abs(X).max())) if OF_MEANS <= k < CORNERS else X  # so that exp does not overflow
     n, d = X.shape
     signal = X @ rng.standard_normal(d)
     signal = (signal - np.median(signal)) / (signal.std() + 1e-300)
@@ -154,10 +162,15 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     kind = rng.choice(["l2", "l2", "l2", "l2", "l1", "elastic-net", "hinge"])
     loss = "hinge" if kind == "hinge" else str(rng.choice(SMOOTH_LOSSES))
     C, tol = float(rng.choice([0.01, 1.0, 100.0])), float(rng.choice([1e-3, 1e-6, 1e-8]))
+    if k >= CORNERS:
+        kind, loss = "l2", str(rng.choice(CORNERED))
+        C, tol = float(10 ** rng.uniform(-2.0, 2.0)), float(10.0 ** -rng.uniform(2.0, 8.0))
     largest = float(np.abs(X).max()) * np.sqrt(d)
     if loss == "poisson" and (largest > 1e3 or family in ("dense", "filled", "signals")):
         loss = "logistic"  # exp overflows
-    if k >= OF_MEANS and kind != "hinge":
+    if k >= CORNERS:
+        y = y if loss == "hinge" else signal + noise * rng.standard_t(3, n)
+    elif k >= OF_MEANS and kind != "hinge":
         loss = str(rng.choice(["poisson", "poisson", "gamma", "tweedie", "negative-binomial"]))
         means = np.exp(rng.uniform(0.3, 1.0) * np.clip(signal, -3, 3) + rng.uniform(-2.0, 2.0))
         varied = means * rng.gamma(1.0 / noise, noise, n)
@@ -171,7 +184,9 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     scale = float(np.linalg.norm(X.T @ y) / n) + 1e-300
     if l1_ratio:  # by what leaves all coefficients 0
         alpha = float(np.abs(X.T @ y).max() / n) * float(rng.choice([0.3, 0.03, 0.003]))
-    if loss == "hinge":
+    if k >= CORNERS:
+        scale = 1.0
+    elif loss == "hinge":
         scale, tol = 1.0, max(tol, 1e-6)
     has_intercept = bool(rng.random() < 0.5)
     given = {
@@ -197,7 +212,7 @@ def _fits(problem: Problem, name: str) -> bool:
         return False
     n, d = problem.n_rows, problem.dim
     order = min(n, d) if name == "interior-point" and not problem.term.has_l1 else d
-    by_matrix = name in ("newton", "lazy-newton", "interior-point")
+    by_matrix = name in ("newton", "lazy-newton", "interior-point", "semismooth-newton")
     return not by_matrix or (order <= 3000 and (problem.rows.is_sparse() or n * order * order <= 3e10))
 
 
@@ -342,6 +357,8 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
     for (half, k), lines in read(table).items():
         if half != "fit":
             continue
+        if k >= CORNERS:
+            continue
         _, given, tol = drawn(half, k)
         problem = Problem.linear(**given)
         if not problem.loss.is_smooth():
@@ -392,6 +409,12 @@ def fitted(name: str, seen: list[Observation]) -> dict[str, Any]:
         powers[1] = -np.inf, 0.0, 0.0
     counts = [np.exp(powers @ [1.0, *(one.features[key] for key in forecasts.OF_COUNTS)]) for one in seen]
     logs = np.array([np.log(one.seconds / (c @ one.of_usual @ prices)) for one, c in zip(seen, counts, strict=True)])
+    rows, error = effects_of(seen, logs)
+    return {"prices": prices, "counts": powers, "effects": rows, "error": error, "n": len(seen)}
+
+
+def effects_of(seen: list[Any], logs: Any) -> tuple[dict[str, tuple[float, float, float]], float]:
+    """Return the effects of features on logarithms, with the ranges of the features, and the error that is left."""
     features = {key: np.array([one.features[key] for one in seen]) for key in seen[0].features if key != "one"}
     weights = np.array([one.weight for one in seen])
     means = {key: np.average(column, weights=weights) for key, column in features.items()}
@@ -408,7 +431,34 @@ def fitted(name: str, seen: list[Observation]) -> dict[str, Any]:
     rows = {"one": (constant, 1.0, 1.0)}
     rows |= {key: (by_name[key], float(column.min()), float(column.max())) for key, column in features.items()}
     error = float(np.std(logs - constant - sum(by_name[key] * column for key, column in features.items())))
-    return {"prices": prices, "counts": powers, "effects": rows, "error": error, "n": len(seen)}
+    return rows, error
+
+
+class Cornered(NamedTuple):
+    """What a method took on a draw with a loss that has corners."""
+
+    log: float  # of its seconds by its price
+    weight: float
+    features: dict[str, float]
+
+
+def of_corners(table: Path) -> dict[str, list[Cornered]]:
+    """Return the observations of the half that is fitted to, by method; one that was given up counts by its limit."""
+    found: dict[str, list[Cornered]] = {name: [] for name in OF_CORNERS}
+    for (half, k), lines in read(table).items():
+        if half != "fit" or k < CORNERS:
+            continue
+        _, given, tol = drawn(half, k)
+        problem = Problem.linear(**given)
+        prices, features = prices_of(problem, matrices_of(problem)[0], fits=True), features_of(problem, tol)
+        for name in OF_CORNERS:
+            if name in lines and name in prices:
+                line = lines[name]
+                limit = 1.3 * max(line["seconds"], GIVE_UP * fastest(lines))
+                seconds = line["seconds"] if line["converged"] else limit
+                weight = 1.0 if line["converged"] else 0.5
+                found[name].append(Cornered(float(np.log(seconds / prices[name])), weight, features))
+    return found
 
 
 def _numbers(values: Any) -> str:
@@ -433,6 +483,11 @@ def fit(table: Path) -> None:
             lines += [f"counts = [{', '.join(_numbers(row) for row in found['counts'])}]"]
             lines += [f"[{kind}.{name}.effects]"]
             lines += [f"{key} = {_numbers(row)}" for key, row in found["effects"].items()]
+    for name, seen_there in of_corners(table).items():
+        effects, error = effects_of(seen_there, np.array([one.log for one in seen_there]))
+        print(f"corners {name}: {len(seen_there)} runs, error {error:.2f} of log seconds")
+        lines += ["", f"[corners.{name}.effects]"]
+        lines += [f"{key} = {_numbers(row)}" for key, row in effects.items()]
     (Path(forecasts.__file__).parent / "forecasts.toml").write_text("\n".join(lines) + "\n")
 
 
@@ -443,7 +498,7 @@ def page(table: Path) -> None:
         if half != "check":
             continue
         what, given, tol = drawn(half, k)
-        if given["loss"] == "hinge":  # whose methods have no forecasts
+        if given["loss"] in CORNERED and k < CORNERS:  # few of them
             continue
         problem = Problem.linear(**given)
         taken, best = choose(problem, tol).method.name, fastest(lines)
@@ -453,7 +508,7 @@ def page(table: Path) -> None:
         row["regret of the run"] = regret_of(lines, "auto", beside["seconds"] if beside and beside["converged"] else best)
         shown = {name: lines[name] for name in CANDIDATES if name in lines}
         row |= {name: f"{1e3 * line['seconds']:.1f}" if line["converged"] else "-" for name, line in shown.items()}
-        row["kind"] = "l1" if given["l1_ratio"] else "l2"
+        row["kind"] = "corners" if k >= CORNERS else "l1" if given["l1_ratio"] else "l2"
         rows.append(row)
     columns = ["draw", "took", "best", "regret", "regret of the run", *CANDIDATES]
     lines_out = [
@@ -492,7 +547,7 @@ def regret_of(lines: dict[str, dict[str, float]], name: str, best: float) -> flo
 
 
 def _by_kind(column: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    return [_summary(kind, column, [row for row in rows if row["kind"] == kind]) for kind in ("l2", "l1")]
+    return [_summary(kind, column, [row for row in rows if row["kind"] == kind]) for kind in ("l2", "l1", "corners")]
 
 
 def _summary(label: str, column: str, rows: list[dict[str, Any]]) -> dict[str, str]:

@@ -481,7 +481,7 @@ def test_a_run_that_is_resumed_has_the_same_bits(loss, rows, l1_ratio, tmp_path)
 def test_dual_ascent_stands_in_for_kernels_up_to_some_thousand_rows(n, d, density, is_small):
     X = np.zeros((n, d)) if density == 1.0 else sp.random(n, d, density, format="csr", random_state=0)
     view = Problem.linear(X, np.arange(n) % 2, loss="hinge", alpha=0.1).view
-    assert (dual_arrays._n_numbers(view) <= jit.MOST_NUMBERS) == is_small
+    assert (dual_arrays.n_numbers_of_visits(view) <= jit.MOST_NUMBERS) == is_small
 
 
 def test_column_models_stand_in_for_kernels_up_to_some_thousand_columns():

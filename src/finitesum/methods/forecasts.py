@@ -51,6 +51,9 @@ LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
 #: how many times as many an intercept takes, as measured.
 MOST_ROWS, LEAST_COUPLED, DUAL_VISIT, DUAL_PASSES, DUAL_INTERCEPT = 3.0, 10.0, 2.3, (20.0, 30.0, 0.3), 1.2
 
+#: Seconds of a step of dual ascent beside its visits.
+OF_STEP = 1.5e-4
+
 #: What a Hessian of Newton's method in single precision takes of one in double precision, for which figures were fitted.
 IN_SINGLE = 0.6
 
@@ -178,7 +181,7 @@ def price(name: str, problem: Problem, counts: Counts) -> float:
     if problem.is_constrained:
         return set_forecasts.price(name, problem, counts)
     if name == "dual-ascent":
-        return 1e-9 * counts.passes * problem.n_rows * DUAL_VISIT * costs_of(problem).gradient
+        return OF_STEP * counts.steps + 1e-9 * counts.passes * problem.n_rows * DUAL_VISIT * costs_of(problem).gradient
     if name == "newton" and has_few_rows(problem):
         costs = costs_by_products(problem)
         return 1e-9 * (counts.hessians * costs.step + counts.passes * costs.reading)
@@ -219,9 +222,13 @@ def forecast(name: str, problem: Problem, tol: float, features: dict[str, float]
     if name == "dual-ascent":
         return price(name, problem, usual_counts(name, problem, {}))
     features = features_of(problem, tol) if features is None else features
-    effects = _figures(name, problem)["effects"]
-    exponent = sum(row[0] * _within(features[feature], row) for feature, row in effects.items())
-    return price(name, problem, usual_counts(name, problem, features)) * math.exp(exponent)
+    return price(name, problem, usual_counts(name, problem, features)) * effect(_kind(problem), name, features)
+
+
+def effect(kind: str, name: str, features: dict[str, float]) -> float:
+    """Return by what the seconds of a method are multiplied for the features of a problem of some kind."""
+    effects = _table()[kind][name]["effects"]
+    return math.exp(sum(row[0] * _within(features[feature], row) for feature, row in effects.items()))
 
 
 def _within(feature: float, row: Sequence[float]) -> float:

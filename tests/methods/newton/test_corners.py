@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVR
 from finitesum import LinearRegressor, Problem, minimize
 from finitesum.losses import EpsilonInsensitive, Hinge, Quantile
 from finitesum.methods.auto import choose
+from finitesum.methods.newton.dual_ascent import DualAscent
 
 LOSSES = [Hinge(), Hinge(3.0), EpsilonInsensitive(), EpsilonInsensitive(0.7), Quantile(), Quantile(0.85)]
 METHODS = ["dual-ascent", "semismooth-newton"]
@@ -84,14 +85,26 @@ def test_they_refuse_what_they_are_not_for(name):
 def test_auto_says_about_how_long_it_takes(loss):
     X = np.random.default_rng(0).standard_normal((100, 3))
     choice = choose(Problem.linear(X, X[:, 0], loss=loss, alpha=0.01))
-    assert choice.method.name == "semismooth-newton"
+    assert choice.seconds > 0.0
     assert "(about 0 s)" not in choice.reason
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1000, "semismooth-newton"), (4000, "dual-ascent")])
-def test_few_numbers_need_no_kernel_and_more_go_to_dual_ascent_where_rows_are_coupled_weakly(n, expected):
-    X = np.random.default_rng(0).standard_normal((n, 20))
-    choice = choose(Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=1.0))
-    assert choice.method.name == expected
-    others = ["interior-point"] if expected == "dual-ascent" else []  # which ends what stands still
-    assert [other.method.name for other in choice.others] == others
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_few_numbers_go_to_dual_ascent_where_there_is_machine_code_for_it(is_compiled, monkeypatch):
+    monkeypatch.setattr("finitesum.methods.auto.corner_costs.has_machine_code", lambda _: is_compiled)
+    X = np.random.default_rng(0).standard_normal((1000, 20))
+    problem = Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=1.0)
+    choice = choose(problem)
+    assert (choice.method.name == "dual-ascent") == is_compiled
+    others = {"interior-point", "semismooth-newton"} if is_compiled else set()  # which end what stands still
+    assert {other.method.name for other in choice.others} == others
+    assert choose(problem, begun="dual-ascent").method.name == "dual-ascent"  # whatever is compiled now
+
+
+def test_dual_ascent_of_sharp_corners_is_left_for_time_alone():
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    problem = Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=0.1)
+    state = DualAscent().init(problem, np.zeros(20))
+    assert not DualAscent().is_about_to_end(problem, state)
+    rounded = Problem.linear(X, X[:, 0] > 0.0, loss="squared-hinge", alpha=0.1)
+    assert DualAscent().is_about_to_end(rounded, DualAscent().init(rounded, np.zeros(20)))

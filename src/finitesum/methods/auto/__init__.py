@@ -91,7 +91,7 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
     if problem.n_outputs > 1:
         return for_outputs(problem, tol, begun)
     if not problem.loss.is_smooth():
-        return for_corners(problem)
+        return for_corners(problem, tol, begun)
     options: dict[str, Any] = {"n_threads": n_threads}
     if not problem.term.is_elastic_net:
         return by_groups(problem, options) or by_prox(problem)

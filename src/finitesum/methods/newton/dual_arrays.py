@@ -26,7 +26,7 @@ MOST_WITH_ZEROS = 3e6
 OF_VISIT, OF_SPARSE_VISIT = 100.0, 250.0
 
 
-def _n_numbers(view: Any, *_others: Any) -> float:
+def n_numbers_of_visits(view: Any, *_others: Any) -> float:
     """Return the numbers of rows, at least what the calls of their visits cost."""
     rows = view.rows
     if not isinstance(rows, DenseRows | CSRRows):
@@ -60,7 +60,7 @@ def _corners(view: Any, some: Indices | slice = slice(None)) -> _Corners:
     return _Corners((low, high, point), (other[0], other[1], other[2]))
 
 
-@array_form(dual_sweeps.find_active, _n_numbers, stands_in=True)
+@array_form(dual_sweeps.find_active, n_numbers_of_visits, stands_in=True)
 def find_active_in_arrays(view: Any, predictions: Vector, slopes: Vector, active: Indices) -> tuple[int, float]:
     """Write the rows whose slopes are not within an interval by more than any violates, increasing."""
     (low, high, point), (other_low, other_high, other_point) = _corners(view)
@@ -76,7 +76,7 @@ def find_active_in_arrays(view: Any, predictions: Vector, slopes: Vector, active
     return found.size, largest
 
 
-@array_form(dual_faces.find_face, _n_numbers, stands_in=True)
+@array_form(dual_faces.find_face, n_numbers_of_visits, stands_in=True)
 def find_face_in_arrays(view: Any, active: Indices, w: Vector, slopes: Vector, face: Indices, excesses: Vector) -> int:
     """Write the active rows at corners, and u_i less where the loss has the slope s_i; return how many there are."""
     _, _, points, is_at = _corners(view, active).interval(slopes[active])
@@ -107,7 +107,7 @@ class _Face:
         return np.asarray(self.widths * changes - products(self.rows, self.pull_back(changes)))
 
 
-@array_form(dual_faces.advance, _n_numbers, stands_in=True)
+@array_form(dual_faces.advance, n_numbers_of_visits, stands_in=True)
 def advance_in_arrays(
     view: Any, face: Indices, slopes: Vector, run: tuple[Vector, Vector, Vector], sizes: Any, terms: Any, limits: Any
 ) -> tuple[float, int, bool]:
@@ -142,7 +142,7 @@ def advance_in_arrays(
     return size, n_products, is_over
 
 
-@array_form(dual_faces.take_step, _n_numbers, stands_in=True)
+@array_form(dual_faces.take_step, n_numbers_of_visits, stands_in=True)
 def take_step_in_arrays(
     view: Any, face: Indices, solution: Vector, w: Vector, slopes: Vector, terms: Any, shortest: float
 ) -> tuple[float, int]:
@@ -253,7 +253,7 @@ def _entries(rows: DenseRows | CSRRows) -> list[tuple[Any, Vector]]:
     return [(rows.columns[first:last], values[first:last]) for first, last in ends]
 
 
-@array_form(dual_sweeps.sweep, _n_numbers, stands_in=True)
+@array_form(dual_sweeps.sweep, n_numbers_of_visits, stands_in=True)
 def sweep_in_arrays(
     view: Any, draws: Vector, w: Vector, slopes: Vector, rows: tuple[Indices, Indices, int], terms: Any, limits: Any
 ) -> tuple[int, float, bool, int, int]:
