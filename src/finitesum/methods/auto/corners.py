@@ -28,7 +28,7 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     if known := [name for name in sorted(seconds, key=lambda name: seconds[name]) if is_suited(as_method(name), problem)]:
         best = begun if begun in known else known[0]
         if best != "interior-point" or begun:
-            others = [name for name in known if name != best] if best == "dual-ascent" else []
+            others = [name for name in known if name != best][: best == "dual-ascent"]
             going_on = tuple(Alternative(as_method(name), seconds[name]) for name in others)
             return Choice(as_method(best), _why(problem, seconds[best]), seconds[best], others=going_on)
     elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
