@@ -9,7 +9,7 @@ from tests.contracts.problems import make_pair
 
 from finitesum import Problem
 from finitesum.methods import forecasts
-from finitesum.methods.auto import choose
+from finitesum.methods.auto import choose, corner_costs
 from finitesum.methods.base import is_suited
 from finitesum.methods.forecasts import Counts
 
@@ -96,6 +96,14 @@ def test_every_figure_is_that_of_a_feature():
             assert min(figures["prices"]) > 0.0
 
 
+def test_every_figure_of_losses_with_corners_is_that_of_a_feature():
+    problem, _ = make_pair(loss="hinge")
+    features = corner_costs.features_of(problem, 1e-6)
+    assert set(forecasts._table()["corners"]) == set(corner_costs.prices_of(problem, 3, fits=True))
+    for figures in forecasts._table()["corners"].values():
+        assert set(figures["effects"]) == set(features)
+
+
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 @pytest.mark.parametrize(("unit", "dtype"), [(1e30, np.float32), (1e200, np.float64)])
 @pytest.mark.usefixtures("kernels_as_python")
@@ -105,3 +113,13 @@ def test_rows_whose_squares_overflow_leave_a_choice(unit, dtype, loss):
     choice = choose(Problem.linear(X, y, loss=loss, alpha=0.01, fit_intercept=True))
     if loss == "logistic":
         assert all(0.0 < seconds < math.inf for seconds in (choice.seconds, *(other.seconds for other in choice.others)))
+
+
+@pytest.mark.parametrize(("n", "d", "density", "expected"), [(6000, 2500, 0.002, "newton-cg"), (6000, 200, 0.02, "newton")])
+def test_least_squares_in_many_sparse_columns_go_by_products_and_have_a_factor_beside_them(n, d, density, expected):
+    X = sp.random(n, d, density, format="csr", random_state=0)
+    problem = Problem.linear(X, X @ np.ones(d), loss="squared", alpha=1e-3)
+    choice = choose(problem, 1e-6)
+    assert choice.method.name == expected
+    assert [other.method.name for other in choice.others] == ["newton"] * (expected == "newton-cg")
+    assert choose(problem, 1e-6, begun="newton-cg").method.name == ("newton-cg" if expected == "newton-cg" else "newton")

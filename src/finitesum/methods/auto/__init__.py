@@ -1,6 +1,7 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Least squares in few columns are one step of Newton's method. With any other smooth loss and an elastic net, Newton's
+Least squares in few columns are one step of Newton's method, or products where these are likely to take less than a factor.
+With any other smooth loss and an elastic net, Newton's
 method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on working sets, for hinges that are rounded at their corner
 dual ascent where rows are few, are compared by forecasts of their seconds
 (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its forecast
@@ -32,13 +33,14 @@ from finitesum.methods.auto.penalties import by_groups, by_prox
 from finitesum.methods.auto.sets import for_set
 from finitesum.methods.auto.sizes import FEW_CALLS, LATE as LATE, MATRIX_UP_TO, MOST_BYTES, of_newton
 from finitesum.methods.base import Alternative, Choice, Method
-from finitesum.methods.cost_model import has_few_rows
+from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton.dual_sweeps import sweep
 from finitesum.methods.rounds import with_or_without_barrier
 from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import n_entries
 
 #: A forecast by the fastest one, and the seconds, within which Newton's method is preferred: it reaches the last digits.
@@ -101,13 +103,31 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
         known = as_method("newton" if 16.0 * dim**2 <= MOST_BYTES else "fg")
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
     if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
-        return Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
+        return _for_quadratic(problem, shape, options, tol, begun)
     needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
     if needs_no_kernel and of_newton(problem) <= FEW_CALLS:
         return Choice(as_method("newton"), f"{shape}: few numbers are fitted to the last digits by Newton's method")
     if problem.is_constrained:
         return for_set(problem, shape, options, tol, begun)
     return _by_forecast(problem, shape, options, tol, begun)
+
+
+def _for_quadratic(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
+    """Return one step of Newton's method, or conjugate gradients where a factor is likely to take longer."""
+    by_one_step = Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
+    costs = costs_of(problem)
+    of_step = 1e-9 * (problem.n_rows * costs.hessian + costs.factor)
+    if of_step <= FEW_CALLS or is_parted(problem):
+        return by_one_step
+    if has_few_rows(problem):
+        of_step = forecasts.forecast("newton", problem, tol)
+    of_products = forecasts.forecast("newton-cg", problem, tol)
+    if of_step <= of_products and begun != "newton-cg":
+        return by_one_step
+    why = f"{shape}: a quadratic in so many columns takes less by products than by a factor"
+    why += f" ({of_products:.2g} s, {of_step:.2g} s)"
+    start = forecasts.traits_of(problem).optimality
+    return Choice(as_method("newton-cg", options), why, of_products, start, (Alternative(as_method("newton"), of_step),))
 
 
 def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
