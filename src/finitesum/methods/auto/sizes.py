@@ -9,7 +9,7 @@ MOST_BYTES = 4e9
 #: Columns up to which all are treated at once on a set that makes zeros, and with several outputs.
 ALL_COLUMNS = 500
 
-#: Seconds up to which calls take longer than numbers: Newton's method, with the fewest calls, is compared with nothing then.
+#: Seconds up to which calls take longer than numbers: Newton's method, with the fewest calls, is compared with none then.
 FEW_CALLS = 0.002
 
 #: Passes, Hessians and factors of Newton's methods, typical of real data.
