@@ -64,8 +64,8 @@ GIVE_UP, LEAST_SECONDS = 5.0, 0.05
 #: every fourth four of those with corners.
 TALL, OF_MEANS = 1000, 2000
 
-#: The first of the draws with losses that have corners, and these.
-CORNERS = 3000
+#: The first of the draws with losses that have corners, the first of those with rare labels, and these losses.
+CORNERS, RARE = 3000, 3500
 CORNERED = ("hinge", "hinge", "hinge", "absolute", "quantile", "epsilon-insensitive")
 
 #: Runs that are measured of a method on a draw, and those at most that compile and are not.
@@ -157,7 +157,8 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     signal = X @ rng.standard_normal(d)
     signal = (signal - np.median(signal)) / (signal.std() + 1e-300)
     noise = rng.choice([0.1, 0.5, 2.0])
-    y: Any = np.where(signal + noise * rng.logistic(size=n) > 0.0, 1.0, -1.0)
+    noisy = signal + noise * rng.logistic(size=n)
+    y: Any = np.where(noisy > (0.0 if k < RARE else np.quantile(noisy, rng.uniform(0.5, 0.99))), 1.0, -1.0)
     y[:2] = 1.0, -1.0
     kind = rng.choice(["l2", "l2", "l2", "l2", "l1", "elastic-net", "hinge"])
     loss = "hinge" if kind == "hinge" else str(rng.choice(SMOOTH_LOSSES))

@@ -76,7 +76,7 @@ def settings_of(case: Case, y: Any) -> dict[str, Callable[[], Any]]:
             given = {"regularizer": 1.0 / C, "loss": loss, "max_iter": 5000, **more}
             add("snapml", snapml.SupportVectorMachine, (None, 1e-5, 1e-7, *finer[6:]), **given)
     elif case.model == "ridge":
-        add("finitesum", ours.Ridge, (None,), alpha=C, **more)
+        add("finitesum", ours.Ridge, mine, alpha=C, **more)
         for solver in ("cholesky", "lsqr", "svd"):
             add(f"scikit-learn {solver}", sk.Ridge, (None, 1e-10), alpha=C, solver=solver, **more)
     else:

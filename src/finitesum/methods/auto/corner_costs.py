@@ -85,6 +85,7 @@ def features_of(problem: Problem, tol: float) -> dict[str, float]:
         "sparse": float(problem.rows.is_sparse()),
         "intercept": float(problem.has_intercept),
         "real": float(not isinstance(problem.loss, Hinge)),
+        "rarity": _rarity(problem),
     }
 
 
@@ -95,6 +96,14 @@ def seconds_of(problem: Problem, tol: float, order: int, *, fits: bool) -> dict[
     if not has_machine_code(sweep) and runs_in_arrays(n_numbers_of_visits(problem.view)):
         found["dual-ascent"] *= IN_ARRAYS
     return found
+
+
+def _rarity(problem: Problem) -> float:
+    """Return the logarithm of how many times fewer than half of the rows have the rarer label; 0 for numbers, and parts."""
+    if not isinstance(problem.loss, Hinge) or is_parted(problem):
+        return 0.0
+    share = float(problem.weights @ (problem.targets > 0.0))
+    return -math.log(2.0 * max(min(share, 1.0 - share), 1e-3))
 
 
 def _coupling(problem: Problem) -> float:
