@@ -108,3 +108,8 @@ def test_dual_ascent_of_sharp_corners_is_left_for_time_alone():
     assert not DualAscent().is_about_to_end(problem, state)
     rounded = Problem.linear(X, X[:, 0] > 0.0, loss="squared-hinge", alpha=0.1)
     assert DualAscent().is_about_to_end(rounded, DualAscent().init(rounded, np.zeros(20)))
+
+
+def test_fewer_rows_than_columns_go_to_dual_ascent():
+    X = np.random.default_rng(0).standard_normal((50, 200))
+    assert choose(Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=1e-4)).method.name == "dual-ascent"

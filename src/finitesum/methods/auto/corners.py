@@ -25,7 +25,9 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     is_hinge, on_planes = isinstance(problem.loss, Hinge), term.constraint.boundary == "planes"
     has_ridge = is_suited(as_method("semismooth-newton"), problem)
     seconds = seconds_of(problem, tol, order, fits=not is_large) if has_ridge else {}
-    if known := [name for name in sorted(seconds, key=lambda name: seconds[name]) if is_suited(as_method(name), problem)]:
+    if known := [
+        name for name in sorted(seconds, key=lambda name: (seconds[name], name)) if is_suited(as_method(name), problem)
+    ]:
         best = begun if begun in known else known[0]
         if best != "interior-point" or begun:
             others = [name for name in known if name != best][: best == "dual-ascent"]
