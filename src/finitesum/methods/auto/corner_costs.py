@@ -95,7 +95,7 @@ def seconds_of(problem: Problem, tol: float, order: int, *, fits: bool) -> dict[
     found = {name: price * forecasts.effect("corners", name, features) for name, price in found.items()}
     if not has_machine_code(sweep) and runs_in_arrays(n_numbers_of_visits(problem.view)):
         found["dual-ascent"] *= IN_ARRAYS
-    elif problem.n_rows <= problem.dim:  # which few draws have: in 128 others no method was faster on more than one
+    elif problem.n_rows <= problem.dim:  # of 318 such draws another method was faster on 3
         found["dual-ascent"] = min(found.values())
     return found
 
