@@ -13,7 +13,7 @@ step is safe without constants, where they have not. Smooth problems of several 
 variables, an L-BFGS of their own, and working sets with an l1 penalty; on sets working sets or, where these have none,
 Newton's method, or they begin with accelerated gradients where the columns' eigenvalues and the digits that are asked for
 say that these may be faster. Losses with corners and an l2 penalty go to dual
-ascent, semismooth Newton or interior points, whichever is likely to be fastest (`finitesum.methods.auto.corner_costs`); with any other elastic net or
+ascent, semismooth Newton or interior points, whichever is likely to be fastest; with any other elastic net or
 set to interior points, up to some thousand columns or, where penalty or set leave no column alone, rows, and the hinge to a
 linear program on a box of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive
 heavy ball, or to the heavy ball without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on
