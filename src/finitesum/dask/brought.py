@@ -13,6 +13,7 @@ import scipy.sparse
 
 from finitesum.core.sums import fetched
 from finitesum.dask.workers import BANDWIDTH
+from finitesum.problems.input import stored_well
 from finitesum.problems.linear import Problem
 from finitesum.problems.parts import PartData
 from finitesum.problems.rows import to_matrix
@@ -40,7 +41,7 @@ def brought_here(problem: Problem, **settings: Any) -> Problem:
     X, *vectors = zip(*[fetched(engine, future) for future in futures], strict=True)
     y, weight, offset = (None if one[0] is None else np.concatenate(one) for one in vectors)
     rows = scipy.sparse.vstack(X, format="csr") if scipy.sparse.issparse(X[0]) else np.concatenate(X)
-    return Problem.linear(rows, y, sample_weight=weight, offset=offset, **settings)
+    return Problem.linear(stored_well(rows), y, sample_weight=weight, offset=offset, **settings)
 
 
 def _as_given(data: PartData) -> tuple[Any, Any, Any, Any]:
