@@ -34,7 +34,7 @@ from finitesum import Problem, minimize
 from finitesum.core.jit import without_stand_ins
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto import choose
-from finitesum.methods.auto.corner_costs import features_of, prices_of
+from finitesum.methods.auto.corner_costs import features_of, typical_seconds
 from finitesum.methods.auto.corners import matrices_of
 from finitesum.methods.base import is_suited
 from finitesum.methods.cost_model import hessian_sample
@@ -342,6 +342,13 @@ def fastest(lines: dict[str, dict[str, float]]) -> float:
     return min(line["seconds"] for name, line in lines.items() if line["converged"] and name in CANDIDATES)
 
 
+def seconds_of(line: dict[str, float], best: float) -> tuple[float, float]:
+    """Return what a run took and the weight that it has: one that was given up counts half, by its limit and a third."""
+    if line["converged"]:
+        return line["seconds"], 1.0
+    return 1.3 * max(line["seconds"], GIVE_UP * best), 0.5
+
+
 class Observation(NamedTuple):
     """What a method took on a draw, and what the forecasts know of it."""
 
@@ -357,9 +364,7 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
     """Return those of the half that is fitted to, by kind and method; a method that was given up counts by its limit."""
     found: dict[str, dict[str, list[Observation]]] = {"smooth": {}, "l1": {}}
     for (half, k), lines in read(table).items():
-        if half != "fit":
-            continue
-        if k >= CORNERS:
+        if half != "fit" or k >= CORNERS:
             continue
         _, given, tol = drawn(half, k)
         problem = Problem.linear(**given)
@@ -375,10 +380,9 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
             of_usual = of_one.copy()
             if name == "lazy-newton" and problem.is_smooth:
                 of_usual[1] *= hessian_sample(problem) / problem.n_rows
-            is_over = bool(line["converged"])
-            seconds = line["seconds"] if is_over else 1.3 * max(line["seconds"], GIVE_UP * best)
+            seconds, weight = seconds_of(line, best)
             counts = line["passes"], line["hessian_passes"], line["steps"]
-            one = Observation(seconds, 1.0 if is_over else 0.5, counts, of_one, of_usual, features)
+            one = Observation(seconds, weight, counts, of_one, of_usual, features)
             found["smooth" if problem.is_smooth else "l1"].setdefault(name, []).append(one)
     return found
 
@@ -452,13 +456,10 @@ def of_corners(table: Path) -> dict[str, list[Cornered]]:
             continue
         _, given, tol = drawn(half, k)
         problem = Problem.linear(**given)
-        prices, features = prices_of(problem, matrices_of(problem)[0], fits=True), features_of(problem, tol)
+        prices, features = typical_seconds(problem, matrices_of(problem)[0], fits=True), features_of(problem, tol)
         for name in OF_CORNERS:
             if name in lines and name in prices:
-                line = lines[name]
-                limit = 1.3 * max(line["seconds"], GIVE_UP * fastest(lines))
-                seconds = line["seconds"] if line["converged"] else limit
-                weight = 1.0 if line["converged"] else 0.5
+                seconds, weight = seconds_of(lines[name], fastest(lines))
                 found[name].append(Cornered(float(np.log(seconds / prices[name])), weight, features))
     return found
 

@@ -56,11 +56,11 @@ stay near their start. What can be read:
 LARGE = """\
 What can be read:
 
-- Of the methods with a constant alpha AdaHB with t = epoch has the lowest training loss on both sets, whichever way alpha
-  is chosen; with alpha by training loss every interval says so.
+- Of the methods with a constant alpha AdaHB with t = epoch has the lowest training loss on both subsets of CIFAR, whichever
+  way alpha is chosen; with alpha by training loss every interval says so.
 - A part of the advantage is the built-in decay: with alpha / √epoch, too, RMSProp is level with AdaHB on CIFAR-10 and
   behind on CIFAR-100. Adam, AdaGrad, SGD and SGD-momentum end higher with that decay than with a constant alpha.
-- AdaHB's mean test accuracy is the highest on both sets, by 0.9 points (Adam / √epoch, CIFAR-10) and more. With three seeds
+- AdaHB's mean test accuracy is the highest on both, by 0.9 points (Adam / √epoch, CIFAR-10) and more. With three seeds
   most of these differences are undecided.
 - With t = step, as the theorems count, the same method ends 6.2 (CIFAR-100) and 4.7 times (CIFAR-10) higher.
 - SGD and HB have their best alpha at the upper end of the grid: a fair grid would go on beyond 0.1 for them."""

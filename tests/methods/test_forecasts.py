@@ -99,7 +99,7 @@ def test_every_figure_is_that_of_a_feature():
 def test_every_figure_of_losses_with_corners_is_that_of_a_feature():
     problem, _ = make_pair(loss="hinge")
     features = corner_costs.features_of(problem, 1e-6)
-    assert set(forecasts._table()["corners"]) == set(corner_costs.prices_of(problem, 3, fits=True))
+    assert set(forecasts._table()["corners"]) == set(corner_costs.typical_seconds(problem, 3, fits=True))
     for figures in forecasts._table()["corners"].values():
         assert set(figures["effects"]) == set(features)
 
@@ -122,4 +122,5 @@ def test_least_squares_in_many_sparse_columns_go_by_products_and_have_a_factor_b
     choice = choose(problem, 1e-6)
     assert choice.method.name == expected
     assert [other.method.name for other in choice.others] == ["newton"] * (expected == "newton-cg")
-    assert choose(problem, 1e-6, begun="newton-cg").method.name == ("newton-cg" if expected == "newton-cg" else "newton")
+    for begun in ("newton", "newton-cg") if expected == "newton-cg" else ():
+        assert choose(problem, 1e-6, begun=begun).method.name == begun

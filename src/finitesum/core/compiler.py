@@ -9,11 +9,12 @@ import types
 import uuid
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import numba
-from numba import _dispatcher
+from numba._dispatcher import compute_fingerprint
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.types import NamedTuple, NamedUniTuple  # type: ignore[attr-defined]
 from numba.core.typing.templates import _OverloadMethodTemplate, infer_getattr, make_overload_attribute_template
@@ -105,11 +106,10 @@ def dispatchers(function: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 def fingerprint(args: tuple[Any, ...]) -> bytes | None:
-    """Return what tells arguments of different types apart; None where numba has no types for them, or no such call."""
-    try:
-        return _dispatcher.compute_fingerprint(args)
-    except (NotImplementedError, AttributeError):
-        return None
+    """Return what tells arguments of different types apart; None where numba knows no types for them."""
+    with suppress(NotImplementedError):
+        return compute_fingerprint(args)
+    return None
 
 
 def _bare(function: Callable[..., Any]) -> types.FunctionType:

@@ -156,7 +156,6 @@ class Kernel:
         self.n_numbers: Callable[..., float] = _no_numbers
         self.stands_in: Callable[..., bool] | None = None  # whether the form over arrays only stands in, by the arguments
         self._on_disk: dict[Any, bool] = {}  # by kinds of arguments, as it was when first asked for
-        self._found: dict[bytes, bool] = {}  # the same by numba's fingerprints of them, which are quicker to make
         self._marked: set[Any] = set()
         self._cached: Any = None
         self._uncached: Any = None
@@ -165,8 +164,8 @@ class Kernel:
         if Kernel.as_python:
             return self.function(*args)
         is_small = self.array_form is not None and not Kernel.as_compiled and self.n_numbers(*args) <= MOST_NUMBERS
-        fingerprint = None if self.stands_in is None else _fingerprint(args)
-        if is_small and (self.stands_in is None or not self.stands_in(*args) or self._needs_stand_in(args, fingerprint)):
+        kinds = None if self.stands_in is None else _kinds_of(args)
+        if is_small and (self.stands_in is None or not self.stands_in(*args) or self._needs_stand_in(kinds)):
             with np.errstate(all="ignore"):  # as machine code does
                 return cast(Any, self.array_form)(*args)
         for value in args:
@@ -174,26 +173,21 @@ class Kernel:
                 break
         else:
             found = (self._cached or self._made(keeps=True))(*args)
-            if self.stands_in is not None and (fingerprint is None or fingerprint not in self._marked):
-                self._mark(args, fingerprint)
+            if kinds is not None:
+                self._mark(kinds)
             return found
         if any(map(_is_interpreted, args)):
             return self.function(*args)
         return (self._uncached or self._made(keeps=False))(*args)
 
-    def _needs_stand_in(self, args: tuple[Any, ...], fingerprint: bytes | None) -> bool:
-        if not _STANDS_IN.get():
-            return False
-        known = None if fingerprint is None else self._found.get(fingerprint)
-        if known is None:
-            known = self.is_on_disk(args)
-            if fingerprint is not None:
-                self._found[fingerprint] = known
-        return not known
+    def _needs_stand_in(self, kinds: Any) -> bool:
+        return _STANDS_IN.get() and not self._was_on_disk(kinds)
 
     def is_on_disk(self, args: tuple[Any, ...] | None = None) -> bool:
         """Return whether machine code for such arguments, or for any, was on disk when the process first asked for it."""
-        kinds = None if args is None else _kinds(args)
+        return self._was_on_disk(None if args is None else _kinds_of(args))
+
+    def _was_on_disk(self, kinds: Any) -> bool:
         if kinds not in self._on_disk:
             self._on_disk[kinds] = kernel_folder.holds_mark(self._mark_of(kinds))
         return self._on_disk[kinds]
@@ -202,14 +196,11 @@ class Kernel:
         digest = "*" if kinds is None else hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
         return f"{self.function.__module__}.{self.function.__qualname__}-{digest}.kept"
 
-    def _mark(self, args: tuple[Any, ...], fingerprint: bytes | None) -> None:
+    def _mark(self, kinds: Any) -> None:
         """Leave a mark beside machine code on disk, which can be found without importing numba."""
-        kinds = _kinds(args)
         if kinds not in self._marked:
             self._marked.add(kinds)
             kernel_folder.leave_mark(self._mark_of(kinds))
-        if fingerprint is not None:
-            self._marked.add(fingerprint)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle kernels of modules by their names: the code of a compiled one is thousands of bytes."""
@@ -271,9 +262,18 @@ def _kinds(value: Any) -> Any:
     return _SAME.get(type(value).__name__, type(value).__name__)
 
 
-def _fingerprint(args: tuple[Any, ...]) -> bytes | None:
-    """Return what numba tells arguments apart by, a quarter of the time of `_kinds`; None before numba is imported."""
-    return None if _loaded is None else cast("bytes | None", _loaded.fingerprint(args))
+#: Kinds of arguments by numba's fingerprints of them, which take a quarter of the time.
+_KINDS: dict[bytes, Any] = {}
+
+
+def _kinds_of(args: tuple[Any, ...]) -> Any:
+    """Return the kinds of arguments, by their fingerprint where numba is imported."""
+    fingerprint: bytes | None = None if _loaded is None else _loaded.fingerprint(args)
+    if fingerprint is None:
+        return _kinds(args)
+    if fingerprint not in _KINDS:
+        _KINDS[fingerprint] = _kinds(args)
+    return _KINDS[fingerprint]
 
 
 def _no_numbers(*_args: Any) -> float:

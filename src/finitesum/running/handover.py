@@ -7,15 +7,15 @@ With the optimality e_0 at 0, the least one so far e and the fraction of the way
     f = log(e_0 / e) / log(e_0 / tol),
 
 the run is expected to take another (1 - f) / f of what it has spent; of a method whose first digits come soonest, what its
-passes since a quarter or a half of them say, if that is more. It changes to the other method with the least forecast
-once it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0;
-or, of a method whose first digits come soonest, has spent the time of the other one and is not about to end;
-where it is expected to need more passes than estimators allow, if the other one is not very much more expensive; and where
-it stalls or diverges, if that is not much more expensive. Dual ascent, whose optimality says nothing before the last faces,
-is left to end while the rows at corners are no more than the columns, and else is late once it has spent `LATE` times the
-forecast of the other one. The new method goes on from the last point, over all rows, and is judged by what it has spent
-itself: it is not changed for being late, which the data are then likely to be the reason of. Counts go on. `Loop` remembers
-which method runs, and with it a checkpoint.
+passes since a quarter or a half of them say, if that is more. It changes to the other method with the least forecast once
+it has spent `LATE` times its own forecast and is expected to take `SLOWER` times as long as the other one from 0; or, of a
+method whose first digits come soonest, has spent the time of the other one and is not about to end; where it is expected to
+need more passes than estimators allow, if the other one is not very much more expensive; and where it stalls or diverges,
+if that is not much more expensive. Dual ascent, whose optimality says nothing before the last faces, is late once it has
+spent `LATE` times the forecast of the other one; of rounded corners it is left to end while the rows at them are no more
+than the columns. The new method goes on from the last point, over all rows, and is judged by what it has spent itself: it
+is not changed for being late, which the data are then likely to be the reason of. Counts go on. `Loop` remembers which
+method runs, and with it a checkpoint.
 
 Of rows in parts on other machines clocks are watched, too: where parts have become late, a run that waits for all of them
 goes on without a barrier (`finitesum.methods.rounds`).

@@ -25,15 +25,13 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     is_hinge, on_planes = isinstance(problem.loss, Hinge), term.constraint.boundary == "planes"
     has_ridge = is_suited(as_method("semismooth-newton"), problem)
     seconds = seconds_of(problem, tol, order, fits=not is_large) if has_ridge else {}
-    if known := [
-        name for name in sorted(seconds, key=lambda name: (seconds[name], name)) if is_suited(as_method(name), problem)
-    ]:
+    suited = (name for name in seconds if is_suited(as_method(name), problem))
+    if known := sorted(suited, key=lambda name: (seconds[name], name)):
         best = begun if begun in known else known[0]
-        if best != "interior-point" or begun:
-            others = [name for name in known if name != best][: best == "dual-ascent"]
-            going_on = tuple(Alternative(as_method(name), seconds[name]) for name in others)
-            return Choice(as_method(best), _why(problem, seconds[best]), seconds[best], others=going_on)
-    elif isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
+        others = [name for name in known if name != best][: best == "dual-ascent"]
+        going_on = tuple(Alternative(as_method(name), seconds[name]) for name in others)
+        return Choice(as_method(best), _why(problem, seconds[best]), seconds[best], others=going_on)
+    if isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         raise ValueError(
             f"{name} has exact methods on the sets of the library but a polyhedron without interior points, got "
             f"{in_one_line(term.constraint)}. Give another set, or name a method that approaches the minimum slowly: "

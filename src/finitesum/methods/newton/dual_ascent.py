@@ -268,10 +268,7 @@ class DualAscent(SumMethod):
         return _after_round(problem, state) if is_exact and state.length == 1.0 else state
 
     def is_about_to_end(self, problem: Problem, state: DualAscentState) -> bool:
-        """Return whether few faces are likely to be left: rows at corners, no more than columns, do not depend linearly.
-
-        Of sharp corners they are no more at the minimum, and however far from it.
-        """
+        """Return whether few faces are likely to be left: rows at rounded corners that do not depend linearly."""
         return isinstance(problem.loss, RoundedCorner) and count_at_corners(problem, state.slopes) <= problem.dim
 
     def estimate(self, problem: Problem, state: DualAscentState) -> float:
