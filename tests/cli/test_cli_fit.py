@@ -283,6 +283,7 @@ def wide(tmp_path_factory):
     return folder
 
 
+@pytest.mark.as_chosen
 def test_auto_takes_the_first_of_its_choices_that_the_memory_has_room_for(run, wide, tmp_path):
     asked = [wide / "X.npy", "--target", wide / "y.npy", "--alpha", "1", "--tol", "1e-8", "--json"]
     free, kept = (json.loads(run("fit", *asked, *more).stdout) for more in ([], ["--memory", "330MB"]))

@@ -12,7 +12,15 @@ from finitesum.methods.auto import choose
 from finitesum.methods.newton import dual_ascent
 from finitesum.methods.newton.dual_ascent import DualAscent
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
-from finitesum.methods.newton.dual_points import count_at_corners, value_at, with_best_factor, with_best_intercept
+from finitesum.methods.newton.dual_points import (
+    at_best_of_face,
+    count_at_corners,
+    loss_of,
+    point_of,
+    value_at,
+    with_best_factor,
+    with_best_intercept,
+)
 from finitesum.methods.newton.dual_sweeps import sweep
 
 
@@ -278,3 +286,55 @@ def test_rows_that_are_nearly_separable_cost_little_at_the_best_factor():
     result = minimize(problem, method="dual-ascent", tol=1e-5, measure_every=0)
     for t in (0.99, 0.999, 0.9999, 1.0001, 1.001, 1.01):
         assert result.fun <= evaluate(problem, t * result.x).objective
+
+
+def few_rows(loss, has_intercept, form=np.asarray, seed=0):
+    """Return fewer rows than columns, some of them the same, and their targets."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((16, 30))
+    X[5] = X[4]
+    y = X @ rng.standard_normal(30)
+    y = np.where(y > 0.0, 1.0, -1.0) if loss == "hinge" else y
+    weights = rng.integers(1, 5, 16).astype(float)
+    return Problem.linear(form(X), y, loss=loss, alpha=0.1, fit_intercept=has_intercept, sample_weight=weights)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("has_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "epsilon-insensitive"])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_the_best_of_a_face_meets_its_equations(loss, has_intercept, form):
+    problem = few_rows(loss, has_intercept, form)
+    corners = [c for c in loss_of(problem).corners(problem.targets) if np.any(np.less(c[0], c[1]))]
+    by_turns = np.argsort(np.argsort(problem.targets)) % len(corners)  # the corner that a row is at, where there are two
+    low, high, point = (np.choose(by_turns, [np.broadcast_to(c[j], problem.n_rows) for c in corners]) for j in range(3))
+    slopes = 0.5 * (low + high)
+    w = point_of(problem, slopes, 0.0)
+    found, w, u = at_best_of_face(problem, slopes, w, predictions(problem, w), 1e9)
+    assert np.all((low <= found) & (found <= high))
+    np.testing.assert_allclose(w, point_of(problem, found, w[-1]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(u, predictions(problem, w), rtol=1e-9, atol=1e-12)
+    inside = (low < found) & (found < high)
+    assert inside.any()
+    np.testing.assert_allclose(u[inside], point[inside], atol=1e-9)
+    if has_intercept:
+        assert abs(problem.weights @ found) <= 1e-12
+    unchanged = at_best_of_face(problem, slopes, w, u, 10.0)  # there is no time for a factor
+    assert unchanged[0] is slopes
+    assert unchanged[1] is w
+
+
+@pytest.mark.parametrize("has_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "absolute", "quantile", "epsilon-insensitive"])
+@pytest.mark.usefixtures("kernels_as_python")
+def test_few_rows_end_exactly_and_their_weights_are_repetitions(loss, has_intercept):
+    for seed in range(3):
+        problem = few_rows(loss, has_intercept, seed=seed)
+        times = np.rint(problem.weights / problem.weights.min()).astype(int)
+        X, y = problem.rows.values.repeat(times, axis=0), problem.targets.repeat(times)
+        repeated = Problem.linear(X, y, loss=loss, alpha=0.1, fit_intercept=has_intercept)
+        ours, theirs = (minimize(p, method="dual-ascent", tol=1e-6, measure_every=0) for p in (problem, repeated))
+        assert ours.success
+        assert ours.optimality <= 1e-12
+        if problem.n_rows < repeated.n_rows <= repeated.dim:
+            np.testing.assert_allclose(ours.x[:30], theirs.x[:30], atol=1e-8)

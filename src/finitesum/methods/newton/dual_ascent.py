@@ -25,8 +25,10 @@ s_i: a corner, or an interval between two. The parts of a round:
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
    suggest, or once the gap seems to be within tol. For the gap is sum_i p_i (loss_i(u_i) + loss_i*(s_i) - s_i u_i), of
    which each visit meets a part. w is made of the slopes, so that rounding errors do not add up in it, and all u_i are
-   computed, with the best intercept for it; the slopes bound the minimum from below. The iterate is the best t w so far,
-   over rounds and factors t: where rows are nearly separable, rows that w just misses cost much, and w (1 + a bit) nothing.
+   computed, with the best intercept for it. Before, losses with sharp corners are solved for the rows at corners by a
+   Cholesky factor, where that takes a part of the time so far: the exact end. The slopes bound the minimum from below. The
+   iterate is the best t w so far, over rounds and factors t: where rows are nearly separable, rows that w just misses cost
+   much, and w (1 + a bit) nothing.
    Unless passes ended the round, rows whose slope is within an interval by more than any violates there rest in the next
    one from the start.
 
@@ -63,6 +65,7 @@ from finitesum.methods.base import SumMethod
 from finitesum.methods.newton import dual_arrays  # noqa: F401  which the kernels below run in on small data
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_points import (
+    at_best_of_face,
     count_at_corners,
     loss_of,
     point_of,
@@ -107,6 +110,10 @@ NO_TIME = 1e6
 #: Stored numbers that are read in the time of a call: sweeps before a face go on until they have read as many; and the
 #: parts of passes that are counted.
 OF_CALL, PARTS = 1e5, 4
+
+#: Products of a factor's that take the time of a number read by visits, and the part of what visits read so far that a
+#: factor of the rows at corners may take.
+OF_FACTOR, OF_READ = 8.0, 0.25
 
 #: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
 DRIFT = 1e-12
@@ -357,7 +364,11 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state at the end of a round: w made of the slopes, the gap there, and rows resting by what was found."""
     is_near = isinstance(problem.loss, RoundedCorner) and DRIFT * problem.term.ridge * norm(state.w) <= state.tol
     w = state.w if is_near else point_of(problem, state.slopes, float(state.w[-1]))
-    w, u = with_best_intercept(problem, w, predictions(problem, w) + problem.offsets)
+    slopes, u = state.slopes, predictions(problem, w) + problem.offsets
+    if isinstance(problem.loss, Cornered):
+        n_read = state.n_gradients * (problem.batch_size or 1) * n_entries(problem.rows) / problem.n_rows
+        slopes, w, u = at_best_of_face(problem, slopes, w, u, OF_FACTOR * (0.5 * NO_TIME + OF_READ * n_read))
+    w, u = with_best_intercept(problem, w, u)
     value, bound, optimality, end = value_at(problem, w, u), -math.inf, state.optimality, w
     if isinstance(problem.loss, Cornered):
         scaled, there = with_best_factor(problem, w, u)
@@ -365,7 +376,7 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
             value, end = less, scaled
     better, gradient = value < state.value, state.gradient
     if isinstance(problem.loss, Cornered):
-        bound = max(state.bound, slopes_bound(problem, state.slopes, w))
+        bound = max(state.bound, slopes_bound(problem, slopes, w))
         optimality = max(min(value, state.value) - bound, 0.0)
     elif is_enough(state.value, value, 0.0, problem.n_rows):  # F loses its digits before its gradient does
         there = combination(problem, problem.weights * loss_of(problem).d1(u, problem.targets))
@@ -376,13 +387,14 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     active, violation = _used(problem), math.inf
     if state.n_parts < PARTS * MOST_PASSES:
         active = np.empty(problem.n_rows, dtype=np.int64)
-        n_active, violation = find_active(problem.view_of_rows, u, state.slopes, active)
+        n_active, violation = find_active(problem.view_of_rows, u, slopes, active)
         active = active[:n_active].copy()
     found_there = violation if violation > 0.0 else math.inf
     closer = min(max(OF_TOL * state.tol / optimality, LEAST_OF_LAST), MOST_OF_LAST) if optimality > 0.0 else 1.0
     return state._replace(
         x=end.copy() if better else state.x,
         w=w,
+        slopes=slopes,
         active=active,
         violation=violation,
         accuracy=closer * min(state.accuracy, found_there),

@@ -4,17 +4,27 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
+from scipy.sparse import issparse
 
 from finitesum.core.arrays import Vector
-from finitesum.evaluation.row_products import combination
+from finitesum.evaluation.row_products import combination, predictions
 from finitesum.losses import Cornered
 from finitesum.problems.linear import Problem
+from finitesum.problems.rows import n_entries, some_rows, to_matrix
 
 #: How far from 1 the best factor of w is looked for first, then four times as far, and so on.
 NEAREST = 1e-4
 
 #: Shifts of all predictions that are tried, at most, and what they differ by, relatively, where they are the same.
 MOST_SHIFTS, SAME_SHIFT = 50, 1e-14
+
+#: Times that rows beyond their intervals are left at the ends, where there are fewer rows than columns: of more rows more
+#: are at corners than can be, until the last few rounds.
+TRIES = 5
+
+#: What a gram matrix of rows has on its diagonal beside, by its trace: rows may be the same.
+JITTER = 1e-14
 
 
 def loss_of(problem: Problem) -> Any:
@@ -40,6 +50,58 @@ def point_of(problem: Problem, slopes: Vector, intercept: float) -> Vector:
     if problem.has_intercept:
         w[-1] = intercept
     return np.asarray(w)
+
+
+def at_best_of_face(
+    problem: Problem, slopes: Vector, w: Vector, u: Vector, most_work: float
+) -> tuple[Vector, Vector, Vector]:
+    """Return slopes, w and u at a maximum of the dual function over rows at corners that is within their intervals.
+
+    Changes c_k of p_k s_k, and the change that w and the intercept b make with them, solve ::
+
+        u_k - (1/l2) sum_j c_j x_j'x_k + change of b = corner of k,    sum_k c_k = -sum_i p_i s_i
+
+    (the last only with an intercept) by a Cholesky factor; where there are fewer rows than columns, rows beyond their
+    intervals are left at their ends, and the others are solved for again. Where none comes out, where rows depend linearly,
+    or where it takes more products than `most_work`, nothing changes.
+    """
+    corners = _corners_in_place(problem)
+    inside = [np.flatnonzero((low < slopes) & (slopes < high)) for low, high, _ in corners]
+    face = np.concatenate(inside)
+    work = face.size**2 * (n_entries(problem.rows) / problem.n_rows + face.size / 3.0)
+    if not (0 < face.size <= problem.dim and work <= most_work):
+        return slopes, w, u
+    lowest, highest, points = (np.concatenate([c[j][k] for c, k in zip(corners, inside, strict=True)]) for j in range(3))
+    rows = to_matrix(some_rows(problem.rows, face))
+    gram = rows @ rows.T
+    gram = np.asarray(gram.toarray() if issparse(gram) else gram, dtype=np.float64) / problem.term.ridge
+    gram.flat[:: face.size + 1] += JITTER * gram.trace()
+    weights, total = problem.weights[face], float(problem.weights @ slopes)
+    least, most = weights * (lowest - slopes[face]), weights * (highest - slopes[face])
+    change, shift, free = np.zeros(face.size), 0.0, np.ones(face.size, dtype=bool)
+    for _ in range(TRIES if problem.n_rows <= problem.dim else 1):
+        right = (u[face] - points - gram @ np.where(free, 0.0, change))[free]
+        solved, info = lapack.dposv(gram[np.ix_(free, free)], np.column_stack([right, np.ones(right.size)]))[1:]
+        if info != 0:
+            return slopes, w, u
+        if problem.has_intercept:
+            shift = -float(total + change[~free].sum() + solved[:, 0].sum()) / float(solved[:, 1].sum())
+        change[free] = solved[:, 0] + shift * solved[:, 1]
+        within = (least < change) & (change < most)
+        if within[free].all():
+            break
+        change = np.clip(change, least, most)
+        free &= within
+        if not free.any():
+            return slopes, w, u
+    else:
+        return slopes, w, u
+    there = np.clip(slopes[face] + change / weights, lowest, highest)
+    slopes, moved = slopes.copy(), np.zeros(w.size)
+    slopes[face] = there
+    moved[: rows.shape[1]] = rows.T @ change / -problem.term.ridge
+    moved[rows.shape[1] :] = shift
+    return slopes, w + moved, u + predictions(problem, moved)
 
 
 def with_best_intercept(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Vector]:
