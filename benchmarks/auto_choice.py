@@ -6,12 +6,13 @@
     python benchmarks/auto_choice.py page
 
 `measure` appends a line for each draw and method to benchmarks/results/auto_choice.csv. A draw has rows, columns, density,
-scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method of Newton's kind that treats it, and
-of losses with corners every exact one, is run twice, from the checked arrays to the coefficients, on one thread, by the
-processor's clock; the shorter time counts, and runs that compile do not. A method is given up after five times the seconds
-of the fastest so far. (SAGA, in a first round, was the fastest on 4 of 534 draws.) The halves have no family of data in
-common: `fit` writes the figures of `finitesum.methods.forecasts` by the one, and the page shows the other: what `choose`
-takes of it, by the seconds of the best method. `run` measures `auto` itself, beside the best method once more.
+scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method of Newton's kind that treats it, of
+losses with corners every exact one, and for classes L-BFGS, too, is run twice, from the checked arrays to the coefficients,
+on one thread, by the processor's clock; the shorter time counts, and runs that compile do not. A method is given up after
+five times the seconds of the fastest so far. (SAGA, in a first round, was the fastest on 4 of 534 draws.) The halves have
+no family of data in common: `fit` writes the figures of `finitesum.methods.forecasts` by the one, and the page shows the
+other: what `choose` takes of it, by the seconds of the best method. `run` measures `auto` itself, beside the best method
+once more.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto import choose
 from finitesum.methods.auto.corner_costs import features_of, typical_seconds
 from finitesum.methods.auto.corners import matrices_of
-from finitesum.methods.base import is_suited
+from finitesum.methods.auto.outputs import FEW_OF_OUTPUTS, with_label
+from finitesum.methods.base import is_suited, label_of
 from finitesum.methods.cost_model import hessian_sample
 from finitesum.problems.input import stored_well
 
@@ -50,7 +52,8 @@ OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "coordi
 #: Those that are for l1 penalties.
 OF_L1 = ("working-set-newton", "coordinate-descent")
 OF_CORNERS = ("interior-point", "semismooth-newton", "dual-ascent")
-CANDIDATES = (*OF_NEWTON, *OF_CORNERS)
+OF_CLASSES = forecasts.OF_CLASSES
+CANDIDATES = (*OF_NEWTON, *OF_CORNERS, *OF_CLASSES)
 
 #: How strongly effects of standardised features are held at 0, in runs.
 RIDGE = 12.0
@@ -68,6 +71,12 @@ TALL, OF_MEANS = 1000, 2000
 #: The first of the draws with losses that have corners, the first of those with rare labels, and these losses.
 CORNERS, RARE = 3000, 3500
 CORNERED = ("hinge", "hinge", "hinge", "absolute", "quantile", "epsilon-insensitive")
+
+#: The first of the draws with several classes, and how many these are, at least and at most.
+CLASSES, N_CLASSES = 4000, (3, 12)
+
+#: Kinds of draws that regrets are shown of.
+KINDS = ("l2", "l1", "corners", "classes")
 
 #: Runs that are measured of a method on a draw, and those at most that compile and are not.
 N_RUNS, MOST_COMPILED = 2, 4
@@ -136,6 +145,25 @@ def _text(rng: Any, tall: bool) -> Any:
     return X
 
 
+def _with_classes(rng: Any, family: str, X: Any) -> tuple[str, dict[str, Any], float]:
+    """Return a draw with classes on these rows, with an l2 penalty: see `drawn`."""
+    (n, d), n_classes = X.shape, int(rng.integers(N_CLASSES[0], N_CLASSES[1] + 1))
+    signal = X @ rng.standard_normal((d, n_classes))
+    signal = (signal - np.median(signal, axis=0)) / (signal.std(axis=0) + 1e-300)
+    noise = rng.choice([0.1, 0.5, 2.0])
+    y = (signal + noise * rng.gumbel(size=signal.shape)).argmax(axis=1)
+    y[:n_classes] = np.arange(n_classes)
+    C, tol, has_intercept = (
+        float(10 ** rng.uniform(-2.0, 2.0)),
+        float(10.0 ** -rng.uniform(2.0, 8.0)),
+        bool(rng.random() < 0.5),
+    )
+    given = {"X": stored_well(X), "y": y, "loss": "multinomial", "alpha": 1.0 / (C * n), "fit_intercept": has_intercept}
+    what = f"{family} {n:,} x {d:,}, {n_classes} classes, C = {C:.2g}, noise {noise:g}, tol {tol:.1g}"
+    scale = float(np.linalg.norm(X.T @ (np.eye(n_classes)[y] - 1.0 / n_classes))) / n + 1e-300
+    return what + (", intercept" if has_intercept else ""), given, tol * scale
+
+
 MAKERS: dict[str, Any] = {
     "dense": _dense,
     "filled": lambda rng, tall: sp.csr_array(_dense(rng, tall)),
@@ -152,7 +180,9 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     """Return draw k in words, what `Problem.linear` is given, and tol."""
     rng = np.random.default_rng([list(FAMILIES).index(half), k])
     family = FAMILIES[half][k % 4]
-    X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4) == 1)
+    X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4 if k < CLASSES else 8) == 1)
+    if k >= CLASSES:
+        return _with_classes(rng, family, X)
     X = X * (3.0 / float(np.abs(X).max())) if OF_MEANS <= k < CORNERS else X  # so that exp does not overflow
     n, d = X.shape
     signal = X @ rng.standard_normal(d)
@@ -208,6 +238,9 @@ def _fits(problem: Problem, name: str) -> bool:
     """Return whether a method treats a problem at all, in a time that is not out of the question."""
     if name == "auto":
         return True
+    if problem.n_outputs > 1 or name in OF_CLASSES:
+        is_tiny = name == "newton" and problem.dim <= FEW_OF_OUTPUTS
+        return problem.n_outputs > 1 and (is_tiny or name in forecasts.known_methods(problem))
     if not is_suited(as_method(name), problem):
         return False
     if name in OF_L1 and not problem.term.has_l1:
@@ -242,7 +275,7 @@ def measure_draw(half: str, k: int, best: float, tried: set[str], compiling: Com
     """
     _, given, tol = drawn(half, k)
     problem = Problem.linear(**given)
-    for name in names or dict.fromkeys((choose(problem, tol).method.name, *CANDIDATES)):
+    for name in names or dict.fromkeys((label_of(choose(problem, tol).method), *CANDIDATES)):
         if name in tried or not _fits(problem, name):
             continue
         limit, times = max(GIVE_UP * best, LEAST_SECONDS), []
@@ -251,7 +284,7 @@ def measure_draw(half: str, k: int, best: float, tried: set[str], compiling: Com
             out.send(("begins", name, limit))
             result = minimize(
                 Problem.linear(**given),
-                method=name,
+                method=name if name == "auto" else with_label(name),
                 tol=tol,
                 max_iter=1e5,
                 measure_every=0,
@@ -362,16 +395,16 @@ class Observation(NamedTuple):
 
 def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
     """Return those of the half that is fitted to, by kind and method; a method that was given up counts by its limit."""
-    found: dict[str, dict[str, list[Observation]]] = {"smooth": {}, "l1": {}}
+    found: dict[str, dict[str, list[Observation]]] = {"smooth": {}, "l1": {}, "classes": {}}
     for (half, k), lines in read(table).items():
-        if half != "fit" or k >= CORNERS:
+        if half != "fit" or CORNERS <= k < CLASSES:
             continue
         _, given, tol = drawn(half, k)
         problem = Problem.linear(**given)
         if not problem.loss.is_smooth():
             continue
         features, best = forecasts.features_of(problem, tol), fastest(lines)
-        for name in OF_NEWTON:
+        for name in (*OF_NEWTON, *OF_CLASSES):
             if name not in lines or (name in OF_L1 and problem.is_smooth):
                 continue
             line = lines[name]
@@ -383,7 +416,8 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
             seconds, weight = seconds_of(line, best)
             counts = line["passes"], line["hessian_passes"], line["steps"]
             one = Observation(seconds, weight, counts, of_one, of_usual, features)
-            found["smooth" if problem.is_smooth else "l1"].setdefault(name, []).append(one)
+            kind = "classes" if k >= CLASSES else "smooth" if problem.is_smooth else "l1"
+            found[kind].setdefault(name, []).append(one)
     return found
 
 
@@ -411,7 +445,7 @@ def fitted(name: str, seen: list[Observation]) -> dict[str, Any]:
     powers = powers_of(over)
     if name == "lazy-newton":
         powers[1] = np.log(2.0), 0.0, 0.0  # of the sample
-    if name == "newton-cg":
+    if name in ("newton-cg", "multinomial-newton cg"):
         powers[1] = -np.inf, 0.0, 0.0
     counts = [np.exp(powers @ [1.0, *(one.features[key] for key in forecasts.OF_COUNTS)]) for one in seen]
     logs = np.array([np.log(one.seconds / (c @ one.of_usual @ prices)) for one, c in zip(seen, counts, strict=True)])
@@ -452,7 +486,7 @@ def of_corners(table: Path) -> dict[str, list[Cornered]]:
     """Return the observations of the half that is fitted to, by method; one that was given up counts by its limit."""
     found: dict[str, list[Cornered]] = {name: [] for name in OF_CORNERS}
     for (half, k), lines in read(table).items():
-        if half != "fit" or k < CORNERS:
+        if half != "fit" or not CORNERS <= k < CLASSES:
             continue
         _, given, tol = drawn(half, k)
         problem = Problem.linear(**given)
@@ -481,10 +515,10 @@ def fit(table: Path) -> None:
         for name, seen in methods.items():
             found = fitted(name, seen)
             print(f"{kind} {name}: {found['n']} runs, error {found['error']:.2f} of log seconds")
-            lines += ["", f"[{kind}.{name}]"]
+            lines += ["", f'[{kind}."{name}"]' if " " in name else f"[{kind}.{name}]"]
             lines += [f"prices = {_numbers(found['prices'])}"]
             lines += [f"counts = [{', '.join(_numbers(row) for row in found['counts'])}]"]
-            lines += [f"[{kind}.{name}.effects]"]
+            lines += [f'[{kind}."{name}".effects]' if " " in name else f"[{kind}.{name}.effects]"]
             lines += [f"{key} = {_numbers(row)}" for key, row in found["effects"].items()]
     for name, seen_there in of_corners(table).items():
         effects, error = effects_of(seen_there, np.array([one.log for one in seen_there]))
@@ -505,7 +539,7 @@ def page(table: Path) -> None:
             continue
         problem = Problem.linear(**given)
         with without_stand_ins():  # as where the kernels are compiled, which was measured
-            taken = choose(problem, tol).method.name
+            taken = label_of(choose(problem, tol).method)
         best = fastest(lines)
         by = min((name for name in CANDIDATES if name in lines), key=lambda name: _order_of(lines[name]))
         row: dict[str, Any] = {"draw": what, "took": taken, "best": by, "regret": regret_of(lines, taken, best)}
@@ -513,7 +547,7 @@ def page(table: Path) -> None:
         row["regret of the run"] = regret_of(lines, "auto", beside["seconds"] if beside and beside["converged"] else best)
         shown = {name: lines[name] for name in CANDIDATES if name in lines}
         row |= {name: f"{1e3 * line['seconds']:.1f}" if line["converged"] else "-" for name, line in shown.items()}
-        row["kind"] = "corners" if k >= CORNERS else "l1" if given["l1_ratio"] else "l2"
+        row["kind"] = "classes" if k >= CLASSES else "corners" if k >= CORNERS else "l1" if given["l1_ratio"] else "l2"
         rows.append(row)
     columns = ["draw", "took", "best", "regret", "regret of the run", *CANDIDATES]
     lines_out = [
@@ -529,7 +563,7 @@ def page(table: Path) -> None:
         "",
         *table_of([_summary("of the run", "regret of the run", rows), *_by_kind("regret of the run", rows)]),
         "",
-        "All was measured on a loaded machine, losses with corners later than the others, so that a regret below 1.2 of",
+        "All was measured on a loaded machine, losses with corners and classes later, so that a regret below 1.2 of",
         "one draw is noise. The errors of the forecasts (a standard deviation of 0.4 to 1.0 of log seconds) are not those",
         "of their form: neither products of the features, nor the eigenvalues and the conjugate gradients of a sample of",
         "rows explained more of the half that is fitted to.",
@@ -552,7 +586,7 @@ def regret_of(lines: dict[str, dict[str, float]], name: str, best: float) -> flo
 
 
 def _by_kind(column: str, rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    return [_summary(kind, column, [row for row in rows if row["kind"] == kind]) for kind in ("l2", "l1", "corners")]
+    return [_summary(kind, column, [row for row in rows if row["kind"] == kind]) for kind in KINDS]
 
 
 def _summary(label: str, column: str, rows: list[dict[str, Any]]) -> dict[str, str]:

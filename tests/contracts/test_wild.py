@@ -124,7 +124,7 @@ GUARDED, AUTOMATIC = ("nim", "ciag", "a-ciag"), ("iqn", "svrg2", "svrg")
 def test_a_method_comes_back_from_where_its_models_led_too_far(method, loss, term, seed):
     """A pass may end far up before the losses that the next one meets show it; that one is undone, and none rises after."""
     problem = wild(seed, loss=loss, fit_intercept=bool(seed % 2), **TERMS[term])
-    result = minimize(problem, method=method, tol=1e-8, max_iter=30, measure_every=1, random_state=0)
+    result = minimize(problem, method=method, tol=1e-8, max_iter=15, measure_every=1, random_state=0)
     objectives = result.trace.column("objective")
     assert result.fun <= objectives[0] * (1.0 + 1e-12)
     far = np.flatnonzero(objectives > 3.0 * objectives[0] + 1.0)
@@ -230,7 +230,7 @@ def require_max_iter(method, problem, cap):
     result = minimize(problem, method=method, tol=1e-14, max_iter=cap)
     charged = result.trace.column("n_passes")
     most = float(np.diff(charged).max())
-    assert 0.0 < most <= 9.0
+    assert 0.0 < most <= 12.0
     assert charged.size == 2 or charged[-2] < cap
     assert charged[-1] <= result.n_passes <= charged[-1] + 1.0
     assert result.njev == pytest.approx(result.n_passes * problem.batched(result.batch_size).n_components)

@@ -394,7 +394,7 @@ def test_several_classes_have_the_same_solution_by_every_solver(solver, l1_ratio
     model = LogisticRegression(C=0.1, l1_ratio=l1_ratio, solver=solver, tol=1e-8).fit(X, y)
     newton = "newton" if l1_ratio else "multinomial-newton"  # which is Newton's method there, by a better solver
     assert model.solver_ == (newton if solver == "newton" else solver)
-    assert exact.solver_ == "newton"  # of few variables
+    assert exact.solver_ == newton  # of few variables
     assert (exact.coef_ == 0.0).any() == (l1_ratio > 0.0)
     np.testing.assert_allclose(model.predict_proba(X), exact.predict_proba(X), atol=1e-6)
 

@@ -8,8 +8,10 @@ from tests.contracts.problems import make_pair
 
 from finitesum import LogisticRegression, Problem, minimize
 from finitesum.methods import as_method
-from finitesum.methods.base import Alternative, Choice
-from finitesum.methods.forecasts import Counts, known_methods, price
+from finitesum.methods.auto import choose
+from finitesum.methods.auto.outputs import with_label
+from finitesum.methods.base import Alternative, Choice, label_of
+from finitesum.methods.forecasts import OF_CLASSES, Counts, known_methods, price
 from finitesum.running.handover import LATE, fraction_done, is_changed
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
@@ -74,6 +76,45 @@ def test_a_run_that_is_resumed_around_its_change_has_the_same_bits(second, tmp_p
     assert parts[-1].x.tobytes() == straight.x.tobytes()
     assert (parts[-1].n_passes, parts[-1].n_hessian_passes) == (straight.n_passes, straight.n_hessian_passes)
     assert parts[-1].method.name == second
+
+
+def classes_problem():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 5))
+    y = (X @ rng.standard_normal((5, 4)) + rng.gumbel(size=(120, 4))).argmax(axis=1)
+    return Problem.linear(X, y, loss="multinomial", alpha=1e-3, fit_intercept=True)
+
+
+@pytest.mark.parametrize("second", OF_CLASSES)
+@pytest.mark.parametrize("first", OF_CLASSES)
+def test_a_late_run_on_classes_goes_on_with_another_method_and_is_resumed_around_its_change(first, second, tmp_path):
+    problem = classes_problem()
+    choice = Choice(with_label(first), "a guess", 1e-9, 1.0, (Alternative(with_label(second), 1e-9),))
+    straight = minimize(problem, method=choice, tol=1e-9)
+    assert straight.success
+    assert label_of(straight.method) == second
+    assert straight.fun == pytest.approx(minimize(problem, method="newton", tol=1e-11).fun, rel=1e-12)
+    stops, parts = iter(range(1, 400)), []
+    while not parts or not parts[-1].success:
+        stop, file = next(stops), tmp_path / "run.npz"
+        settings = {"checkpoint": file, "resume": file.exists(), "callback": lambda report, stop=stop: report.nit == stop}
+        parts.append(minimize(problem, method=choice, tol=1e-9, **settings))
+    assert parts[-1].x.tobytes() == straight.x.tobytes()
+    assert parts[-1].n_passes == straight.n_passes
+
+
+def test_what_auto_begins_on_classes_is_resumed_with_its_solver(tmp_path, monkeypatch):
+    problem, file = classes_problem(), tmp_path / "run.npz"
+    seconds = dict(zip(OF_CLASSES, (3.0, 2.0, 1.0), strict=True))
+    monkeypatch.setattr("finitesum.methods.forecasts.forecast", lambda name, *_: seconds[name])
+    monkeypatch.setattr("finitesum.methods.auto.outputs.LITTLE", 0.0)
+    first = minimize(problem, tol=1e-2, checkpoint=file)
+    assert label_of(first.method) == "multinomial-newton cg"
+    seconds["multinomial-newton cg"] = 4.0
+    assert label_of(choose(problem, 1e-9).method) == "multinomial-newton exact"
+    again = minimize(problem, tol=1e-9, checkpoint=file, resume=True)
+    assert label_of(again.method) == "multinomial-newton cg"
+    assert again.success
 
 
 def test_a_later_run_goes_on_with_the_method_that_the_earlier_one_ended_with():

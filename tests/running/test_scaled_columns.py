@@ -320,7 +320,7 @@ def test_methods_that_see_sums_alone_leave_centred_rows_sparse(more):
 @pytest.mark.parametrize("name", ["afg", "saga", "svrg", "a-ciag"])
 @pytest.mark.parametrize("density", [0.08, 0.9])
 def test_sparse_columns_far_from_zero_reach_tol_and_resume_to_the_same_bits(name, density, tmp_path):
-    problem = sparse_columns(density=density, n=100, alpha=0.02)
+    problem = sparse_columns(density=density, n=60, alpha=0.02)
     settings = {"method": name, "tol": 1e-4, "measure_every": 0, "max_iter": 800}
     whole = minimize(problem, **settings)
     assert whole.success, whole.message

@@ -199,6 +199,11 @@ def copied(state: Any) -> Any:
     return state
 
 
+def label_of(method: Any) -> str:
+    """Return the name of a method, with its solver where it has one."""
+    return " ".join(filter(None, (method.name, getattr(method, "solver", ""))))
+
+
 def identity_of(method: Any) -> dict[str, Any]:
     """Return what identifies a method in a checkpoint: its name and its hyperparameters, as JSON knows them."""
     names = [field.name for field in fields(method)] if is_dataclass(method) else vars(method)

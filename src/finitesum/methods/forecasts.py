@@ -1,5 +1,7 @@
 """Forecasts: what the methods of Newton's kind take on a smooth linear model, from the shape of its data and a few rows.
 
+Of classes with an l2 penalty these are L-BFGS, and Newton's method with a factor and by conjugate gradients.
+
     seconds = price(usual counts) exp(sum_j effect_j feature_j)
 
 A *price* turns counts of passes, Hessians and steps into seconds, linearly, with the costs of rows and factors
@@ -33,6 +35,13 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import weighted
 from finitesum.losses.families import OfMean
 from finitesum.methods import set_forecasts
+from finitesum.methods.class_costs import (
+    is_whole_cheap,
+    is_worth_epochs,
+    nanoseconds_of_factor,
+    nanoseconds_of_pass,
+    order_of_factor,
+)
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
@@ -65,6 +74,12 @@ LEAST_DIGITS, LEAST_TOL = 0.5, 1e-14
 
 #: A coupling that is as good as no l2 penalty.
 MOST_COUPLED = 1e6
+
+#: What several classes are fitted by: L-BFGS, Newton's method with a factor, and by conjugate gradients.
+OF_CLASSES = ("multinomial-lbfgs", "multinomial-newton exact", "multinomial-newton cg")
+
+#: Variables of all classes but one up to which Newton's method has a factor.
+MOST_OF_CLASSES = 5000
 
 #: The features that counts grow with, as powers.
 OF_COUNTS = ("digits", "height")
@@ -152,8 +167,18 @@ def features_of(problem: Problem, tol: float) -> dict[str, float]:
         "smallness": max(math.log(1e6 / (n * entries)), 0.0),
         "zeros": min(max(traits.sparsity, -1.0), 8.0),
         "intercept": float(problem.has_intercept),
-        **{name: float(isinstance(problem.loss, loss)) for name, loss in LOSSES.items()},
+        **(_of_outputs(problem) if problem.n_outputs > 1 else _of_loss(problem)),
     }
+
+
+def _of_loss(problem: Problem) -> dict[str, float]:
+    return {name: float(isinstance(problem.loss, loss)) for name, loss in LOSSES.items()}
+
+
+def _of_outputs(problem: Problem) -> dict[str, float]:
+    """Return the features of several outputs alone: how many there are, and what L-BFGS has for them."""
+    has = {"metric": is_whole_cheap(problem), "epochs": is_worth_epochs(problem)}
+    return {"outputs": math.log(problem.n_outputs), **{name: float(value) for name, value in has.items()}}
 
 
 def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
@@ -163,6 +188,10 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
     factors and solutions.
     """
     n, dim, costs = problem.n_rows, float(problem.dim), costs_of(problem)
+    if name in OF_CLASSES:
+        of_pass = nanoseconds_of_pass(problem, is_single=False)
+        of_factor = nanoseconds_of_factor(problem, n) if has_factor(problem) else 0.0
+        return [1e-3 * counts.steps, 1e-9 * counts.passes * of_pass, 1e-9 * counts.hessians * of_factor]
     overhead = [1e-3 * counts.steps, 1e-9 * counts.passes * n * costs.gradient]
     if name == "newton-cg":
         return overhead
@@ -243,6 +272,8 @@ def known_methods(problem: Problem) -> list[str]:
     Of the two methods on working sets coordinate descent is the faster one, but where rows are many and other methods are;
     columns of rows in parts are not copied.
     """
+    if problem.n_outputs > 1:
+        return [name for name in OF_CLASSES if name != "multinomial-newton exact" or has_factor(problem)]
     is_flat = problem.term.has_l1 and not problem.term.ridge > 0.0 and problem.n_rows < problem.dim
     unsuited = {"newton-cg"} if is_flat else set()
     unsuited |= {"coordinate-descent" if is_parted(problem) else "working-set-newton"}
@@ -273,7 +304,14 @@ def _figures(name: str, problem: Problem) -> dict[str, Any]:
 
 
 def _kind(problem: Problem) -> str:
+    if problem.n_outputs > 1:
+        return "classes"
     return "smooth" if problem.is_smooth else "l1"
+
+
+def has_factor(problem: Problem) -> bool:
+    """Return whether Newton's method for classes may have a factor."""
+    return order_of_factor(problem) <= MOST_OF_CLASSES
 
 
 @functools.cache

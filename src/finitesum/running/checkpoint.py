@@ -199,7 +199,7 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def begun_with(path: str | os.PathLike[str]) -> str:
-    """Return the name of the method that a run was begun with; "" where there is no checkpoint that says so.
+    """Return the name of the method that a run was begun with, and its solver; "" where no checkpoint says so.
 
     What its process found of kernels on disk holds in this process, too, where it has not asked yet.
     """
@@ -207,7 +207,7 @@ def begun_with(path: str | os.PathLike[str]) -> str:
         header = load(path).header
         take_as_found(header.get("kernels"))
         method = header.get("method")
-        return str(method.get("name", "")) if isinstance(method, dict) else ""
+        return " ".join(str(method[key]) for key in ("name", "solver") if key in method) if isinstance(method, dict) else ""
     return ""
 
 

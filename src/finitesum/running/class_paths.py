@@ -19,13 +19,8 @@ import numpy.typing as npt
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.class_hessians import hessian_of_differences, with_penalty
-from finitesum.methods.newton.class_factor import (
-    LEAST_SINGLE,
-    ClassFactor,
-    nanoseconds_of_factor,
-    nanoseconds_of_pass,
-    order_of_factor,
-)
+from finitesum.methods.class_costs import nanoseconds_of_factor, nanoseconds_of_pass, order_of_factor
+from finitesum.methods.newton.class_factor import LEAST_SINGLE, ClassFactor
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS, State, stepped
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.methods.subproblems.positive_definite import raised_factor

@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-from finitesum.methods.base import Choice
+from finitesum.methods.base import Choice, label_of
 from finitesum.methods.forecasts import LEAST_TOL, Counts, price
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
@@ -72,7 +72,7 @@ def is_changed(
     if loop.n_changes > 0:
         passes, hessians = counts.passes - loop.changed_passes, counts.hessians - loop.changed_hessians
         counts = Counts(passes, hessians, loop.k - loop.changed_k)
-    spent = price(running.method.name, problem, counts)
+    spent = price(label_of(running.method), problem, counts)
     slows_down = getattr(running.method, "slows_down", False)
     if reason is not None and slows_down:  # it was only tried, whatever the other one takes
         return True

@@ -19,7 +19,7 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.certificates import Certificate, has_certificate, no_certificate
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
-from finitesum.methods.base import Alternative, Choice, Method
+from finitesum.methods.base import Alternative, Choice, Method, label_of
 from finitesum.methods.forecasts import Counts
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
@@ -115,7 +115,7 @@ class Run:
             self.seed = header["seed"]
         self._start = checkpoints.digest(x0) if is_given else header.get("start", "")
         checkpoints.require_match(self.checkpoint, header, self._identity())
-        if self.without_barrier is not None and header.get("running") == self.without_barrier.method.name:
+        if self.without_barrier is not None and header.get("running") == label_of(self.without_barrier.method):
             self._leave_barrier("as the run did before it was resumed", max(int(header["loop"]["n_changes"]) - 1, 0))
         self.method = method_in(self.checkpoint, header, self.choice) or self.method
         empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0, x0))
@@ -158,7 +158,7 @@ class Run:
         """
         if self.checkpoint is not None:
             checkpoints.flatten(self.state)
-            parts = self.state, replace(self.loop), len(self.trace), self.certificate, self.best, self.method.name
+            parts = self.state, replace(self.loop), len(self.trace), self.certificate, self.best, label_of(self.method)
             self._kept = Kept(*parts)
 
     def _identity(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.core.kernel_folder import found_on_disk
 from finitesum.evaluation.certificates import Certificate
-from finitesum.methods.base import Choice, Method
+from finitesum.methods.base import Choice, Method, label_of
 from finitesum.running.checkpoint import Checkpoint, CheckpointError, flatten, require_shapes, unflatten
 from finitesum.running.observers import Trace, TraceRow
 from finitesum.running.results import StopReason
@@ -118,11 +118,11 @@ def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpo
 
 def method_in(path: Path, header: dict[str, Any], choice: Choice) -> Method | None:
     """Return the method that went on in a run that a file held, None where it is the one that the run began with."""
-    running = header.get("running") or choice.method.name
-    if running == choice.method.name:
+    running = header.get("running") or label_of(choice.method)
+    if running == label_of(choice.method):
         return None
     for other in choice.others:
-        if other.method.name == running:
+        if label_of(other.method) == running:
             return other.method
     raise CheckpointError(f"{path} is damaged, or of another choice: {running!r} ran. Delete it and start again.")
 

@@ -11,14 +11,15 @@ from scipy.special import wrightomega
 
 from finitesum import Problem, minimize
 from finitesum.evaluation.optimality import evaluate
+from finitesum.methods import class_costs
 from finitesum.methods.newton import class_ascent
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 
 
 @pytest.fixture(autouse=True)
 def epochs_on_small_data(monkeypatch):
-    monkeypatch.setattr(class_ascent, "WORTH", 1)
-    monkeypatch.setattr(class_ascent, "MOST_PASSES", math.inf)
+    monkeypatch.setattr(class_costs, "WORTH", 1)
+    monkeypatch.setattr(class_costs, "MOST_PASSES", math.inf)
 
 
 def make(*, intercept=True, weighted=False, alpha=0.02, n=60, d=8, K=3, scale=1.0):
@@ -81,7 +82,7 @@ def test_a_run_begins_with_epochs_and_ends_at_the_minimum(setting, monkeypatch):
         state, n_epochs = MultinomialLBFGS().run_pass(problem, state, np.arange(60)), n_epochs + 1
     assert n_epochs >= 6
     assert state.n_gradients == 60 * (n_epochs + 1)
-    monkeypatch.setattr(class_ascent, "WORTH", 10**9)
+    monkeypatch.setattr(class_costs, "WORTH", 10**9)
     without = minimize(problem, method="multinomial-lbfgs", tol=1e-9)
     assert result.success
     assert without.success

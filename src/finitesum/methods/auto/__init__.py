@@ -8,8 +8,10 @@ forecast (`finitesum.running.handover`). On sets that couple coordinates a run b
 may be as fast as Newton's method, which goes on where they are not (`finitesum.methods.set_forecasts`); on boxes and signs
 it is compared with coordinate descent. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they
 have many variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to
-SVRG, whose step is safe without constants, where they have not. Smooth problems of several outputs have a Newton's method
-and, in many variables, an L-BFGS of their own, and working sets with an l1 penalty; on sets working sets or, where these
+SVRG, whose step is safe without constants, where they have not. Classes with an l2 penalty go to L-BFGS or
+to Newton's method of their own, with a factor or by conjugate gradients, whichever is likely to be fastest, and change as
+other smooth losses do; several targets, and classes without a penalty, to these two by the size of a Hessian; several
+outputs with an l1 penalty to working sets; on sets working sets or, where these
 have none, Newton's method, or they begin with accelerated gradients where the columns' eigenvalues and the digits that are
 asked for say that these may be faster. Losses with corners and an l2 penalty go to dual ascent, semismooth Newton or
 interior points, whichever is likely to be fastest; with any other elastic net or set to interior points, up to some

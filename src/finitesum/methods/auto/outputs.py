@@ -1,15 +1,12 @@
 """The choice of a method for several outputs: classes, or several targets."""
 
 from finitesum.evaluation.outputs import loss_of
-from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
-from finitesum.methods import as_method
+from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto.penalties import by_groups, by_prox
 from finitesum.methods.auto.sets import for_set
-from finitesum.methods.auto.sizes import ALL_COLUMNS, FEW_CALLS, NEWTON_PASSES, of_newton
-from finitesum.methods.base import Choice, is_suited
-from finitesum.methods.newton.class_ascent import is_worth_epochs
-from finitesum.methods.newton.class_factor import nanoseconds_of_factor, nanoseconds_of_pass
-from finitesum.methods.newton.kronecker_factors import is_whole_cheap
+from finitesum.methods.auto.sizes import ALL_COLUMNS, FEW_CALLS, of_newton
+from finitesum.methods.base import Alternative, Choice, Method, is_suited
+from finitesum.methods.class_costs import is_worth_epochs, nanoseconds_of_factor
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.methods.set_forecasts import SORTING
 from finitesum.problems.linear import Problem
@@ -20,37 +17,47 @@ from finitesum.problems.rows import n_entries
 #: nothing to bound the condition, multiplications of a Hessian up to which they are, too.
 FEW_OF_OUTPUTS, FEW_MULTIPLICATIONS = 100, 1e8
 
+#: Stored entries of sparse rows up to which forecasts of conjugate gradients hold where columns are more than rows: beyond,
+#: dual ascent of classes and L-BFGS come first where it is worth its epochs (the 20 classes of raw counts of news20, 1.3
+#: million entries, need thousands of products).
+MOST_SEEN = 1e6
+
 #: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
 LITTLE = 2e5
 
-#: Stored entries of sparse rows up to which conjugate gradients were measured: beyond, dual ascent of classes and L-BFGS
-#: come first where it is worth its epochs (the 20 classes of raw counts of news20, 1.3 million, need thousands of them).
-MOST_SEEN = 1e6
 
-#: Passes of L-BFGS for classes, typical, less those of Newton's steps.
-LBFGS_PASSES = 60.0
+def with_label(label: str) -> Method:
+    """Return the method that has this label: see `finitesum.methods.base.label_of`.
 
-
-def _is_short(problem: Problem) -> bool:
-    """Return whether Newton's steps in the span of few rows are likely to take less time than L-BFGS."""
-    if not loss_of(problem).ignores_shifts() or not is_wide(problem):
-        return False
-    once = nanoseconds_of_row_space(problem)
-    of_steps = NEWTON_PASSES * (nanoseconds_of_factor(problem, problem.n_rows) - once)
-    return bool(once + of_steps <= LBFGS_PASSES * nanoseconds_of_pass(problem, is_single=False))
-
-
-def _suits_products(problem: Problem) -> bool:
-    """Return whether conjugate gradients are likely to be the fastest for classes.
-
-    They are on sparse rows where no Kronecker factor pays, with which L-BFGS needs few steps: of 248 random problems they
-    took 0.6 times as long as L-BFGS there, in the middle, and 1.8 times where one does.
+    Examples
+    --------
+    >>> with_label("multinomial-newton cg").solver
+    'cg'
     """
-    if not problem.rows.is_sparse() or is_parted(problem) or not loss_of(problem).ignores_shifts():
-        return False
-    if is_whole_cheap(problem) or not problem.term.ridge > 0.0:
-        return False
-    return n_entries(problem.rows) <= MOST_SEEN or not is_worth_epochs(problem)
+    name, _, solver = label.partition(" ")
+    return as_method(name, {"solver": solver} if solver else None)
+
+
+def _has_forecasts(problem: Problem) -> bool:
+    """Return whether methods are compared by forecasts: for classes with an l2 penalty on rows in memory."""
+    return loss_of(problem).ignores_shifts() and problem.term.ridge > 0.0 and not is_parted(problem)
+
+
+def _by_forecast(problem: Problem, what: str, tol: float, begun: str) -> Choice:
+    """Return the method that is likely to be the fastest, and the others, for points to go on from."""
+    if nanoseconds_of_factor(problem, problem.n_rows) <= LITTLE:
+        reason = f"{what}: few numbers are fitted to the last digits by Newton's method"
+        return Choice(with_label("multinomial-newton exact"), reason)
+    features = forecasts.features_of(problem, tol)
+    seconds = {name: forecasts.forecast(name, problem, tol, features) for name in forecasts.known_methods(problem)}
+    others = sorted(seconds, key=lambda name: (seconds[name], name))
+    if n_entries(problem.rows) > MOST_SEEN and problem.n_rows < problem.rows.n_columns and is_worth_epochs(problem):
+        others.sort(key=lambda name: name != "multinomial-lbfgs")
+    others.remove(first := begun if begun in seconds else others[0])
+    likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
+    found = tuple(Alternative(with_label(name), seconds[name]) for name in others)
+    reason = f"{what}, in {problem.dim:,} variables: likely to be the fastest ({likely})"
+    return Choice(with_label(first), reason, seconds[first], forecasts.traits_of(problem).optimality, found)
 
 
 def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
@@ -65,14 +72,10 @@ def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
     if problem.is_smooth and not problem.term.has_weights:
         is_loose = not problem.term.ridge > 0.0 and problem.dim <= ALL_COLUMNS
         is_few = problem.dim <= FEW_OF_OUTPUTS or (is_loose and problem.n_rows * problem.dim**2 <= FEW_MULTIPLICATIONS)
-        has_many_rows = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
-        if _is_short(problem):
-            reason = f"{what}, in {problem.dim:,} variables: a Hessian in the span of {problem.n_rows:,} rows is small"
-            return Choice(as_method("multinomial-newton", {"solver": "exact"}), reason)
-        if _suits_products(problem):
-            reason = f"{what}, in {problem.dim:,} variables: products of few entries cost less than a matrix of the columns"
-            return Choice(as_method("multinomial-newton", {"solver": "cg"}), reason)
-        if has_many_rows and (problem.term.ridge > 0.0 or not is_few):
+        if _has_forecasts(problem):
+            return _by_forecast(problem, what, tol, begun)
+        is_slow = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
+        if is_slow and (problem.term.ridge > 0.0 or not is_few):
             reason = f"{what}, in {problem.dim:,} variables: a Hessian is made where steps become many"
             return Choice(as_method("multinomial-lbfgs"), reason)
         if not is_few and is_cheap(problem):

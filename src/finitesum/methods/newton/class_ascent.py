@@ -30,22 +30,14 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.row_products import squares_of_rows
-from finitesum.losses.classes import Multinomial
+from finitesum.methods.class_costs import is_worth_epochs, passes_of_epoch
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import CSRRows
-
-#: Multiplications of a pass from which epochs are worth a kernel: hundreds of passes take the second that it is made in.
-WORTH = 1 << 20
 
 #: Intercepts are held so much more than coefficients are, as a row sees it.
 HOLD = 30.0
 
 #: Epochs over which the gap is compared, and what a pass of L-BFGS leaves of it: epochs that leave more for their time end.
 COMPARED, LEFT = 5, 0.93
-
-#: Nanoseconds of an entry for each class, and of a class in a row, in an epoch and in a pass; epochs that take this many
-#: times as long as a pass are none.
-EPOCH, PASS, MOST_PASSES = (1.6, 130.0), (2.0, 20.0), 3.0
 
 #: Newton steps for a row, at most, and how far its probabilities' sum may be from 1.
 MOST_TRIES, MISSING = 50, 1e-10
@@ -167,20 +159,6 @@ def first_ascent(problem: Problem, w: Vector) -> ClassAscent:
     return ClassAscent(chances)
 
 
-def is_worth_epochs(problem: Problem) -> bool:
-    """Return whether epochs are worth it from 0."""
-    is_suited = isinstance(problem.loss, Multinomial) and isinstance(problem.rows, CSRRows) and not problem.term.has_weights
-    is_large = problem.rows.values.size * problem.n_outputs >= WORTH
-    return is_suited and is_large and problem.term.ridge > 0.0 and _passes(problem) <= MOST_PASSES
-
-
-def _passes(problem: Problem) -> float:
-    """Return how many passes of L-BFGS take the time of an epoch."""
-    n_entries, n_rows = problem.rows.values.size, problem.n_rows
-    of_epoch, of_pass = (each[0] * n_entries + each[1] * n_rows for each in (EPOCH, PASS))
-    return float(of_epoch / of_pass)
-
-
 def next_epoch(problem: Problem, w: Vector, memory: ClassAscent, tol: float) -> tuple[Vector, ClassAscent]:
     """Return iterate and memory after one more epoch; an empty memory after the last."""
     costs, squares = several.loss_of(problem).scale * problem.weights, squares_of_rows(problem.one_output)
@@ -196,7 +174,7 @@ def next_epoch(problem: Problem, w: Vector, memory: ClassAscent, tol: float) -> 
     gap = _epoch(problem.rows, offsets, order, table, chances, (costs, squares, ridge, hold))
     gaps = np.append(memory.gaps, gap)
     w = np.ascontiguousarray(table.T).reshape(-1)
-    is_slow = gaps.size > COMPARED and gap > LEFT ** (COMPARED * _passes(problem)) * gaps[-1 - COMPARED]
+    is_slow = gaps.size > COMPARED and gap > LEFT ** (COMPARED * passes_of_epoch(problem)) * gaps[-1 - COMPARED]
     steepness = several.loss_of(problem).curvature_bound() * (mean + float(problem.has_intercept)) + ridge
     is_done = gap <= max(tol**2 / (2.0 * steepness), np.finfo(np.float64).eps)
     return w, ClassAscent() if is_slow or is_done else ClassAscent(chances, gaps)

@@ -18,8 +18,9 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
-from finitesum.evaluation.class_hessians import MOST_JOINT, hessian_of_differences, rows_that_count
-from finitesum.evaluation.row_space import divided_in_row_space, is_wide, nanoseconds_of_row_space, row_space
+from finitesum.evaluation.class_hessians import hessian_of_differences, rows_that_count
+from finitesum.evaluation.row_space import divided_in_row_space, is_wide, row_space
+from finitesum.methods.class_costs import FACTOR, nanoseconds_of_factor, nanoseconds_of_pass, order_of_factor
 from finitesum.methods.subproblems.positive_definite import apply_inverse, raised_factor
 from finitesum.problems.linear import Problem
 
@@ -39,9 +40,8 @@ CAUTION = 2.0
 #: The optimality below which rounding errors are what is left.
 LEAST_TOL = 1e-12
 
-#: Nanoseconds, on one core: of a multiplication and addition in a pass (dense rows in single and double precision,
-#: sparse ones), of a score, of one in a product of rows and in a factor, of a number that is scaled, of one in a solve.
-PASS, SCORE, PRODUCT, FACTOR, SCALED, SOLVE = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1.5, 1.2
+#: Nanoseconds, on one core, of a multiplication and addition in a solve.
+SOLVE = 1.2
 
 NO_FACTOR: Any = np.zeros((0, 0), np.float32)
 
@@ -80,32 +80,6 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
         a_solve += a_pass  # into the span of the rows, and out of it
     then = nanoseconds_of_factor(problem, rows) + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
     return int(rows[then.argmin()]) if caution * then.min() < now else 0
-
-
-def nanoseconds_of_pass(problem: Problem, *, is_single: bool) -> float:
-    """Return the nanoseconds of a pass."""
-    rows, n_outputs = problem.rows, problem.n_outputs
-    each = PASS[2] if rows.is_sparse() else PASS[0 if is_single else 1]
-    return float(n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows))
-
-
-def order_of_factor(problem: Problem) -> int:
-    """Return the order of the Hessian in the differences; with few rows that in their span."""
-    dim = problem.n_rows + int(problem.has_intercept) if is_wide(problem) else problem.rows.dim()
-    return (problem.n_outputs - 1) * dim
-
-
-def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
-    """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor."""
-    n_others = problem.n_outputs - 1
-    dim = order_of_factor(problem) // n_others
-    n_pairs = n_others * problem.n_outputs / 2
-    if dim <= MOST_JOINT:
-        of_a_row = PRODUCT * (n_others * dim) ** 2 + 2.0 * SCALED * n_others * dim
-    else:
-        of_a_row = n_pairs * (PRODUCT * dim**2 + SCALED * dim)
-    once = nanoseconds_of_row_space(problem) if is_wide(problem) else 0.0
-    return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3 + once
 
 
 def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFactor, int]:

@@ -30,14 +30,12 @@ from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.losses.classes import weighted
-from finitesum.methods.newton.class_factor import LEAST_SINGLE, nanoseconds_of_pass
+from finitesum.methods.class_costs import nanoseconds_of_pass
+from finitesum.methods.newton.class_factor import LEAST_SINGLE
 from finitesum.problems.linear import Problem
 
-#: Columns up to which G may be whole, the rows that it is made of for each, and the passes that it may cost.
-MOST_COLUMNS, ROWS_FOR_EACH, WORTH_PASSES = 3000, 8, 100.0
-
-#: The time of its factors, the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
-FACTOR_WORK = 8.0
+#: Rows that G is made of for each column.
+ROWS_FOR_EACH = 8
 
 #: Passes that G of low rank may cost, and those that a product with M^-1 may, and the least rank.
 RANK_PASSES, SOLVE_PASSES, LEAST_RANK = 25.0, 0.25, 8
@@ -58,13 +56,6 @@ class KroneckerFactors(NamedTuple):
     values: Matrix = np.zeros((0, 0))  # (K, r)  c_k g_j + l2
     rest: Vector = np.zeros(0)  # (K,)  the same of the directions that Q leaves out
     curvature: float = 0.0  # trace(C)
-
-
-def is_whole_cheap(problem: Problem) -> bool:
-    """Return whether the whole of G pays."""
-    dim, rows = problem.rows.dim(), problem.rows
-    of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
-    return bool(dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass)
 
 
 def rank_that_pays(problem: Problem) -> int:

@@ -39,13 +39,13 @@ from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import mean_square
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
+from finitesum.methods.class_costs import is_whole_cheap, order_of_factor
 from finitesum.methods.cost_model import threads_for_factors
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
-from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, order_of_factor, rows_wanted, with_size
+from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
 from finitesum.methods.newton.kronecker_factors import (
     KroneckerFactors,
     has_changed,
-    is_whole_cheap,
     low_rank_factors,
     rank_that_pays,
     solved,

@@ -41,8 +41,9 @@ from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.base import SumMethod
+from finitesum.methods.class_costs import nanoseconds_of_factor
 from finitesum.methods.cost_model import threads_for_factors
-from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided, nanoseconds_of_factor
+from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided
 from finitesum.methods.subproblems.conjugate_gradients import (
     DIAGONAL_POWER,
     ConjugateGradients,

@@ -1,0 +1,72 @@
+"""What passes, Hessians and factors of several classes take on one core, beside `finitesum.methods.cost_model`."""
+
+from typing import Any
+
+from finitesum.evaluation.class_hessians import MOST_JOINT
+from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
+from finitesum.losses.classes import Multinomial
+from finitesum.problems.linear import Problem
+from finitesum.problems.rows import CSRRows
+
+#: Nanoseconds: of a multiplication and addition in a pass (dense rows in single and double precision, sparse ones), of a
+#: score, of one in a product of rows and in a factor, of a number that is scaled.
+PASS, SCORE, PRODUCT, FACTOR, SCALED = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1.5
+
+#: Columns up to which a Kronecker factor of these may be whole, and the passes that it may cost; the time of its factors,
+#: the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
+MOST_COLUMNS, WORTH_PASSES, FACTOR_WORK = 3000, 100.0, 8.0
+
+#: Multiplications of a pass from which epochs of dual ascent are worth a kernel: hundreds of passes take the second that it
+#: is made in.
+WORTH = 1 << 20
+
+#: Nanoseconds of an entry for each class, and of a class in a row, in an epoch and in a pass; epochs that take this many
+#: times as long as a pass are none.
+EPOCH, SPARSE_PASS, MOST_PASSES = (1.6, 130.0), (2.0, 20.0), 3.0
+
+
+def nanoseconds_of_pass(problem: Problem, *, is_single: bool) -> float:
+    """Return the nanoseconds of a pass."""
+    rows, n_outputs = problem.rows, problem.n_outputs
+    each = PASS[2] if rows.is_sparse() else PASS[0 if is_single else 1]
+    return float(n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows))
+
+
+def order_of_factor(problem: Problem) -> int:
+    """Return the order of the Hessian in the differences; with few rows that in their span."""
+    dim = problem.n_rows + int(problem.has_intercept) if is_wide(problem) else problem.rows.dim()
+    return (problem.n_outputs - 1) * dim
+
+
+def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
+    """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor."""
+    n_others = problem.n_outputs - 1
+    dim = order_of_factor(problem) // n_others
+    n_pairs = n_others * problem.n_outputs / 2
+    if dim <= MOST_JOINT:
+        of_a_row = PRODUCT * (n_others * dim) ** 2 + 2.0 * SCALED * n_others * dim
+    else:
+        of_a_row = n_pairs * (PRODUCT * dim**2 + SCALED * dim)
+    once = nanoseconds_of_row_space(problem) if is_wide(problem) else 0.0
+    return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3 + once
+
+
+def is_whole_cheap(problem: Problem) -> bool:
+    """Return whether the whole of G pays."""
+    dim, rows = problem.rows.dim(), problem.rows
+    of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
+    return bool(dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass)
+
+
+def is_worth_epochs(problem: Problem) -> bool:
+    """Return whether epochs are worth it from 0."""
+    is_suited = isinstance(problem.loss, Multinomial) and isinstance(problem.rows, CSRRows) and not problem.term.has_weights
+    is_large = problem.rows.values.size * problem.n_outputs >= WORTH
+    return is_suited and is_large and problem.term.ridge > 0.0 and passes_of_epoch(problem) <= MOST_PASSES
+
+
+def passes_of_epoch(problem: Problem) -> float:
+    """Return how many passes of L-BFGS take the time of an epoch."""
+    n_entries, n_rows = problem.rows.values.size, problem.n_rows
+    of_epoch, of_pass = (each[0] * n_entries + each[1] * n_rows for each in (EPOCH, SPARSE_PASS))
+    return float(of_epoch / of_pass)
