@@ -75,6 +75,9 @@ CORNERED = ("hinge", "hinge", "hinge", "absolute", "quantile", "epsilon-insensit
 #: The first of the draws with several classes, and how many these are, at least and at most.
 CLASSES, N_CLASSES = 4000, (3, 12)
 
+#: The first of the draws that have an l1 penalty each.
+WITH_L1 = 5000
+
 #: Kinds of draws that regrets are shown of.
 KINDS = ("l2", "l1", "corners", "classes")
 
@@ -181,9 +184,10 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     rng = np.random.default_rng([list(FAMILIES).index(half), k])
     family = FAMILIES[half][k % 4]
     X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4 if k < CLASSES else 8) == 1)
-    if k >= CLASSES:
+    if CLASSES <= k < WITH_L1:
         return _with_classes(rng, family, X)
-    X = X * (3.0 / float(np.abs(X).max())) if OF_MEANS <= k < CORNERS else X  # so that exp does not overflow
+    of_means = k // 16 % 3 == 2 if k >= WITH_L1 else OF_MEANS <= k < CORNERS
+    X = X * (3.0 / float(np.abs(X).max())) if of_means else X  # so that exp does not overflow
     n, d = X.shape
     signal = X @ rng.standard_normal(d)
     signal = (signal - np.median(signal)) / (signal.std() + 1e-300)
@@ -194,15 +198,18 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     kind = rng.choice(["l2", "l2", "l2", "l2", "l1", "elastic-net", "hinge"])
     loss = "hinge" if kind == "hinge" else str(rng.choice(SMOOTH_LOSSES))
     C, tol = float(rng.choice([0.01, 1.0, 100.0])), float(rng.choice([1e-3, 1e-6, 1e-8]))
-    if k >= CORNERS:
+    if k >= WITH_L1:
+        kind, loss = str(rng.choice(["l1", "l1", "elastic-net"])), str(rng.choice(SMOOTH_LOSSES))
+        tol = float(10.0 ** -rng.uniform(2.0, 8.0))
+    elif k >= CORNERS:
         kind, loss = "l2", str(rng.choice(CORNERED))
         C, tol = float(10 ** rng.uniform(-2.0, 2.0)), float(10.0 ** -rng.uniform(2.0, 8.0))
     largest = float(np.abs(X).max()) * np.sqrt(d)
     if loss == "poisson" and (largest > 1e3 or family in ("dense", "filled", "signals")):
         loss = "logistic"  # exp overflows
-    if k >= CORNERS:
+    if CORNERS <= k < CLASSES:
         y = y if loss == "hinge" else signal + noise * rng.standard_t(3, n)
-    elif k >= OF_MEANS and kind != "hinge":
+    elif of_means and kind != "hinge":
         loss = str(rng.choice(["poisson", "poisson", "gamma", "tweedie", "negative-binomial"]))
         means = np.exp(rng.uniform(0.3, 1.0) * np.clip(signal, -3, 3) + rng.uniform(-2.0, 2.0))
         varied = means * rng.gamma(1.0 / noise, noise, n)
@@ -215,8 +222,9 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     alpha, l1_ratio = 1.0 / (C * n), {"l1": 1.0, "elastic-net": 0.5}.get(kind, 0.0)
     scale = float(np.linalg.norm(X.T @ y) / n) + 1e-300
     if l1_ratio:  # by what leaves all coefficients 0
-        alpha = float(np.abs(X.T @ y).max() / n) * float(rng.choice([0.3, 0.03, 0.003]))
-    if k >= CORNERS:
+        part = float(rng.choice([0.3, 0.03, 0.003]) if k < WITH_L1 else 10.0 ** -rng.uniform(0.3, 2.7))
+        alpha = float(np.abs(X.T @ y).max() / n) * part
+    if CORNERS <= k < CLASSES:
         scale = 1.0
     elif loss == "hinge":
         scale, tol = 1.0, max(tol, 1e-6)
@@ -416,7 +424,7 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
             seconds, weight = seconds_of(line, best)
             counts = line["passes"], line["hessian_passes"], line["steps"]
             one = Observation(seconds, weight, counts, of_one, of_usual, features)
-            kind = "classes" if k >= CLASSES else "smooth" if problem.is_smooth else "l1"
+            kind = "classes" if problem.n_outputs > 1 else "smooth" if problem.is_smooth else "l1"
             found[kind].setdefault(name, []).append(one)
     return found
 
@@ -547,7 +555,15 @@ def page(table: Path) -> None:
         row["regret of the run"] = regret_of(lines, "auto", beside["seconds"] if beside and beside["converged"] else best)
         shown = {name: lines[name] for name in CANDIDATES if name in lines}
         row |= {name: f"{1e3 * line['seconds']:.1f}" if line["converged"] else "-" for name, line in shown.items()}
-        row["kind"] = "classes" if k >= CLASSES else "corners" if k >= CORNERS else "l1" if given["l1_ratio"] else "l2"
+        row["kind"] = (
+            "classes"
+            if problem.n_outputs > 1
+            else "corners"
+            if CORNERS <= k < CLASSES
+            else "l1"
+            if given["l1_ratio"]
+            else "l2"
+        )
         rows.append(row)
     columns = ["draw", "took", "best", "regret", "regret of the run", *CANDIDATES]
     lines_out = [
