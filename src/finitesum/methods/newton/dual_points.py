@@ -66,15 +66,16 @@ def at_best_of_face(
     or where it takes more products than `most_work`, nothing changes.
     """
     corners = _corners_in_place(problem)
-    inside = [np.flatnonzero((low < slopes) & (slopes < high)) for low, high, _ in corners]
+    used = problem.weights > 0.0
+    inside = [np.flatnonzero((low < slopes) & (slopes < high) & used) for low, high, _ in corners]
     face = np.concatenate(inside)
     work = face.size**2 * (n_entries(problem.rows) / problem.n_rows + face.size / 3.0)
     if not (0 < face.size <= problem.dim and work <= most_work):
         return slopes, w, u
     lowest, highest, points = (np.concatenate([c[j][k] for c, k in zip(corners, inside, strict=True)]) for j in range(3))
-    rows = to_matrix(some_rows(problem.rows, face))
+    rows = to_matrix(some_rows(problem.rows, face)).astype(np.float64, copy=False)
     gram = rows @ rows.T
-    gram = np.asarray(gram.toarray() if issparse(gram) else gram, dtype=np.float64) / problem.term.ridge
+    gram = np.asarray(gram.toarray() if issparse(gram) else gram) / problem.term.ridge
     gram.flat[:: face.size + 1] += JITTER * gram.trace()
     weights, total = problem.weights[face], float(problem.weights @ slopes)
     least, most = weights * (lowest - slopes[face]), weights * (highest - slopes[face])
