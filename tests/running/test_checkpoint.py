@@ -498,9 +498,9 @@ def test_empty_text_pickled_and_other_files_are_refused(tmp_path):
 
 
 def test_other_formats_are_refused(tmp_path):
-    for header in ({"format": "finitesum-checkpoint-1"}, {}, [1, 2], "text", 3):
+    for header in ({"format": "finitesum-checkpoint-2"}, {}, [1, 2], "text", 3):
         np.savez(tmp_path / "old.npz", header=np.array(json.dumps(header)))
-        assert "is no checkpoint of this version (finitesum-checkpoint-2)" in refused(tmp_path / "old.npz")
+        assert "is no checkpoint of this version (finitesum-checkpoint-3)" in refused(tmp_path / "old.npz")
     np.savez(tmp_path / "old.npz", header=np.array("{not json"))
     assert "is damaged or no checkpoint" in refused(tmp_path / "old.npz")
 

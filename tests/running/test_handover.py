@@ -1,5 +1,6 @@
 """Runs that "auto" chose change their method where they do worse than the forecast, and go on from the same point."""
 
+import itertools
 import math
 
 import numpy as np
@@ -85,8 +86,7 @@ def classes_problem():
     return Problem.linear(X, y, loss="multinomial", alpha=1e-3, fit_intercept=True)
 
 
-@pytest.mark.parametrize("second", OF_CLASSES)
-@pytest.mark.parametrize("first", OF_CLASSES)
+@pytest.mark.parametrize(("first", "second"), [*itertools.permutations(OF_CLASSES, 2)])
 def test_a_late_run_on_classes_goes_on_with_another_method_and_is_resumed_around_its_change(first, second, tmp_path):
     problem = classes_problem()
     choice = Choice(with_label(first), "a guess", 1e-9, 1.0, (Alternative(with_label(second), 1e-9),))
@@ -99,8 +99,22 @@ def test_a_late_run_on_classes_goes_on_with_another_method_and_is_resumed_around
         stop, file = next(stops), tmp_path / "run.npz"
         settings = {"checkpoint": file, "resume": file.exists(), "callback": lambda report, stop=stop: report.nit == stop}
         parts.append(minimize(problem, method=choice, tol=1e-9, **settings))
+    assert len(parts) > 2
     assert parts[-1].x.tobytes() == straight.x.tobytes()
-    assert parts[-1].n_passes == straight.n_passes
+    assert (parts[-1].n_passes, parts[-1].n_hessian_passes) == (straight.n_passes, straight.n_hessian_passes)
+    assert label_of(parts[-1].method) == second
+    assert f"{second} went on" in straight.choice
+
+
+def test_a_change_that_another_tol_would_have_made_otherwise_is_resumed(tmp_path):
+    problem, (first, second, third) = classes_problem(), map(with_label, OF_CLASSES)
+    others, file = (Alternative(second, 1e-9), Alternative(third, 1.0)), tmp_path / "run.npz"
+    begun = minimize(problem, method=Choice(first, "a guess", 1e-9, 1.0, others), tol=1e-3, max_iter=4, checkpoint=file)
+    assert label_of(begun.method) == OF_CLASSES[1]
+    later = Choice(first, "a guess", 1e-9, 1.0, others[::-1])
+    found = minimize(problem, method=later, tol=1e-9, checkpoint=file, resume=True)
+    assert found.success
+    assert label_of(found.method) == OF_CLASSES[1]
 
 
 def test_what_auto_begins_on_classes_is_resumed_with_its_solver(tmp_path, monkeypatch):

@@ -200,8 +200,10 @@ def copied(state: Any) -> Any:
 
 
 def label_of(method: Any) -> str:
-    """Return the name of a method, with its solver where it has one."""
-    return " ".join(filter(None, (method.name, getattr(method, "solver", ""))))
+    """Return the name of a method, with its solver where it has one, given the method or what identifies it."""
+    known = method if isinstance(method, dict) else {key: getattr(method, key, "") for key in ("name", "solver")}
+    solver = known.get("solver")
+    return f"{known.get('name', '')} {solver}" if isinstance(solver, str) and solver else str(known.get("name", ""))
 
 
 def identity_of(method: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ PASS, SCORE, PRODUCT, FACTOR, SCALED = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1
 #: the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
 MOST_COLUMNS, WORTH_PASSES, FACTOR_WORK = 3000, 100.0, 8.0
 
-#: Multiplications of a pass from which epochs of dual ascent are worth a kernel: hundreds of passes take the second that it
+#: Multiplications of a pass from which epochs of SDCA are worth a kernel: hundreds of passes take the second that it
 #: is made in.
 WORTH = 1 << 20
 
@@ -26,7 +26,7 @@ EPOCH, SPARSE_PASS, MOST_PASSES = (1.6, 130.0), (2.0, 20.0), 3.0
 
 
 def nanoseconds_of_pass(problem: Problem, *, is_single: bool) -> float:
-    """Return the nanoseconds of a pass."""
+    """Return the nanoseconds of a pass over the rows for all outputs."""
     rows, n_outputs = problem.rows, problem.n_outputs
     each = PASS[2] if rows.is_sparse() else PASS[0 if is_single else 1]
     return float(n_outputs * (2.0 * each * rows.values.size + SCORE * problem.n_rows))
@@ -52,14 +52,14 @@ def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
 
 
 def is_whole_cheap(problem: Problem) -> bool:
-    """Return whether the whole of G pays."""
+    """Return whether L-BFGS has a metric of all columns, whose factor takes no more than some passes."""
     dim, rows = problem.rows.dim(), problem.rows
     of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
     return bool(dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass)
 
 
 def is_worth_epochs(problem: Problem) -> bool:
-    """Return whether epochs are worth it from 0."""
+    """Return whether epochs of SDCA are worth it before L-BFGS, from 0."""
     is_suited = isinstance(problem.loss, Multinomial) and isinstance(problem.rows, CSRRows) and not problem.term.has_weights
     is_large = problem.rows.values.size * problem.n_outputs >= WORTH
     return is_suited and is_large and problem.term.ridge > 0.0 and passes_of_epoch(problem) <= MOST_PASSES

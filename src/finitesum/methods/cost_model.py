@@ -6,7 +6,7 @@ changes what a run converges to. No clock is read, so that a run can be repeated
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
-from finitesum.problems.partitioned import PartedRows
+from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import CSRRows, n_entries
 
 #: Accuracy that the choice of a Hessian's sample saves for, in digits.
@@ -40,6 +40,9 @@ ENTRIES_WANTED, MOST_RARE, WORTH_A_RISK = 100.0, 0.08, 1.5
 
 #: The order up to which matrices are not worth several threads of the linear algebra library.
 SMALL = 500
+
+#: Stored numbers of rows up to which no product with them is worth several threads of BLAS.
+FEW_NUMBERS = 1e6
 
 #: Columns up to which Newton's method takes Hessians of all columns however few rows there are.
 FEW_COLUMNS = 300
@@ -140,6 +143,15 @@ def threads_for_factors(problem: Problem | FiniteSum) -> int | None:
     """Return how many threads suffice for matrices of the order of the rows or columns, whichever are fewer; None: any."""
     order = min(problem.n_rows, problem.dim) if isinstance(problem, Problem) else problem.dim
     return 1 if order <= SMALL else None
+
+
+def threads_for_all(problem: Any) -> int | None:
+    """Return how many threads of BLAS suffice for a whole run, checks and the choice of its method with it; None: any.
+
+    On few numbers its threads gain less than waking them takes, which is milliseconds a product on a busy machine.
+    """
+    is_small = isinstance(problem, Problem) and not is_parted(problem) and n_entries(problem.rows) <= FEW_NUMBERS
+    return threads_for_factors(problem) if is_small else None
 
 
 def has_few_rows(problem: Problem) -> bool:

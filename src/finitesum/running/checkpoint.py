@@ -24,8 +24,9 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.core.files import remove_leftovers, writer_mark
 from finitesum.core.kernel_folder import take_as_found
+from finitesum.methods.base import label_of
 
-FORMAT = "finitesum-checkpoint-2"
+FORMAT = "finitesum-checkpoint-3"
 
 #: Bytes that a file unpacks to by those that it has: ours are not compressed.
 MAX_EXPANSION = 1000
@@ -207,7 +208,7 @@ def begun_with(path: str | os.PathLike[str]) -> str:
         header = load(path).header
         take_as_found(header.get("kernels"))
         method = header.get("method")
-        return " ".join(str(method[key]) for key in ("name", "solver") if key in method) if isinstance(method, dict) else ""
+        return label_of(method) if isinstance(method, dict) else ""
     return ""
 
 

@@ -25,9 +25,11 @@ from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
 from finitesum.core.engine import PartError
+from finitesum.core.threads import limited_blas
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.methods import MethodName, as_method
-from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, require_suited
+from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, label_of, require_suited
+from finitesum.methods.cost_model import threads_for_all
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
@@ -262,63 +264,64 @@ def minimize(
         raise ValueError(f'scale_columns must be True, False or "auto", got {scale_columns!r}.')
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
-    begun = checkpoints.begun_with(checkpoint) if checkpoint is not None and resume else ""
-    choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)
-    chosen = choice.method
-    order = sampling or chosen.default_sampling
-    if isinstance(problem, Problem) and is_parted(problem):
-        problem = _as_read_by(chosen, problem)
-        if not (isinstance(problem, Problem) and is_parted(problem)):
-            choice = Choice(chosen, choice.reason, remark=choice.remark)
-    else:
-        require_suited(chosen, problem)
-    if earlier is not None:
-        _check_earlier(earlier, chosen, problem, x0, checkpoint)
-    if isinstance(problem, Problem) and is_parted(problem):
-        problem.rows.rounds.clear()
-    later = _later(problem, choice, sampling)
-    start = _checked_start(problem, x0)
-    if problem.batch_size is None:
-        problem = problem.batched(batch_size_for(chosen, problem))
-    elif problem.term.constraint.has_memory:
-        problem = problem.batched(problem.batch_size) if isinstance(problem, Problem) else replace(problem)
-    file = None if checkpoint is None else Path(checkpoint)
-    goes_on = file is not None and checkpoints.prepare(file, resume=resume)
-    run = Run(
-        problem=problem,
-        method=in_scaled_columns(chosen, problem, scale_columns, earlier),
-        choice=choice,
-        tol=tol,
-        max_iter=max_iter,
-        sampling=order,
-        random_state=random_state,
-        measure_every=measure_every,
-        callback=callback,
-        checkpoint=file,
-        checkpoint_seconds=checkpoint_seconds,
-    )
-    run.without_barrier = later if run.method is chosen else None
-    if choice.reason and verbose:
-        print_line(f"{chosen.name}: {choice.reason}")
-    with progress(chosen.name, verbose) as observer:
-        if goes_on:
-            run.resume(start, is_given=x0 is not None)
-        elif earlier is not None:
-            run.go_on(earlier)
+    with limited_blas(threads_for_all(problem)):
+        begun = checkpoints.begun_with(checkpoint) if checkpoint is not None and resume else ""
+        choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)
+        chosen = choice.method
+        order = sampling or chosen.default_sampling
+        if isinstance(problem, Problem) and is_parted(problem):
+            problem = _as_read_by(chosen, problem)
+            if not (isinstance(problem, Problem) and is_parted(problem)):
+                choice = Choice(chosen, choice.reason, remark=choice.remark)
         else:
-            run.start(start, is_given=x0 is not None)
-        try:
-            reason = run.go(observer)
-        except (KeyboardInterrupt, PartError) as interrupt:
-            if file is not None:
-                run.save()
-                again = "the same call" if resume else "resume=True"
-                interrupt.add_note(f"The run was written to {file}; {again} goes on from there.")
-            raise
-    run.save()
-    result = result_of(run, reason)
-    result.choice = choice.reason
-    if run.loop.n_changes:
-        why = "did worse than that" if run.problem is problem else "waited for parts that were late"
-        result.choice += f"; {chosen.name} {why}, and {run.method.name} went on from its point"
-    return result
+            require_suited(chosen, problem)
+        if earlier is not None:
+            _check_earlier(earlier, chosen, problem, x0, checkpoint)
+        if isinstance(problem, Problem) and is_parted(problem):
+            problem.rows.rounds.clear()
+        later = _later(problem, choice, sampling)
+        start = _checked_start(problem, x0)
+        if problem.batch_size is None:
+            problem = problem.batched(batch_size_for(chosen, problem))
+        elif problem.term.constraint.has_memory:
+            problem = problem.batched(problem.batch_size) if isinstance(problem, Problem) else replace(problem)
+        file = None if checkpoint is None else Path(checkpoint)
+        goes_on = file is not None and checkpoints.prepare(file, resume=resume)
+        run = Run(
+            problem=problem,
+            method=in_scaled_columns(chosen, problem, scale_columns, earlier),
+            choice=choice,
+            tol=tol,
+            max_iter=max_iter,
+            sampling=order,
+            random_state=random_state,
+            measure_every=measure_every,
+            callback=callback,
+            checkpoint=file,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        run.without_barrier = later if run.method is chosen else None
+        if choice.reason and verbose:
+            print_line(f"{chosen.name}: {choice.reason}")
+        with progress(chosen.name, verbose) as observer:
+            if goes_on:
+                run.resume(start, is_given=x0 is not None)
+            elif earlier is not None:
+                run.go_on(earlier)
+            else:
+                run.start(start, is_given=x0 is not None)
+            try:
+                reason = run.go(observer)
+            except (KeyboardInterrupt, PartError) as interrupt:
+                if file is not None:
+                    run.save()
+                    again = "the same call" if resume else "resume=True"
+                    interrupt.add_note(f"The run was written to {file}; {again} goes on from there.")
+                raise
+        run.save()
+        result = result_of(run, reason)
+        result.choice = choice.reason
+        if run.loop.n_changes:
+            why = "did worse than that" if run.problem is problem else "waited for parts that were late"
+            result.choice += f"; {label_of(chosen)} {why}, and {label_of(run.method)} went on from its point"
+        return result

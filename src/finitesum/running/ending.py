@@ -8,6 +8,7 @@ from finitesum.core.arrays import Vector
 from finitesum.evaluation.conditioning import why_hard
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
+from finitesum.methods.base import label_of
 from finitesum.running.results import Result, StopReason, has_own_step
 from finitesum.running.run import Run
 from finitesum.running.scaled_columns import unscaled
@@ -65,7 +66,7 @@ def result_of(run: Run, reason: StopReason) -> Result:
     if not math.isfinite(measured.objective):
         remark += f" {why_infinite(problem)}"
     if run.loop.n_changes:
-        remark += f" {run.method.name} has gone on after {run.loop.changed_k - first} passes: see choice."
+        remark += f" {label_of(run.method)} has gone on after {run.loop.changed_k - first} passes: see choice."
     if run.choice.remark:
         remark += f" {run.choice.remark}"
     if own := getattr(run.method, "remark", lambda *_: "")(problem, state):

@@ -103,7 +103,7 @@ class Kept(NamedTuple):
     n_rows: int  # of the trace
     certificate: Certificate | None
     best: Best
-    running: str = ""  # the name of the method that runs
+    running: str = ""  # the name of the method that runs, and its solver
 
 
 def as_checkpoint(kept: Kept, trace: Trace, identity: dict[str, Any]) -> Checkpoint:

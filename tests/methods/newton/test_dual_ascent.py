@@ -13,10 +13,10 @@ from finitesum.methods.newton import dual_ascent
 from finitesum.methods.newton.dual_ascent import DualAscent
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_points import (
-    at_best_of_face,
     count_at_corners,
     loss_of,
     point_of,
+    solved_at_corners,
     value_at,
     with_best_factor,
     with_best_intercept,
@@ -303,14 +303,14 @@ def few_rows(loss, has_intercept, form=np.asarray, seed=0):
 @pytest.mark.parametrize("has_intercept", [False, True])
 @pytest.mark.parametrize("loss", ["hinge", "absolute", "epsilon-insensitive"])
 @pytest.mark.usefixtures("kernels_as_python")
-def test_the_best_of_a_face_meets_its_equations(loss, has_intercept, form):
+def test_rows_at_corners_are_solved_for(loss, has_intercept, form):
     problem = few_rows(loss, has_intercept, form)
     corners = [c for c in loss_of(problem).corners(problem.targets) if np.any(np.less(c[0], c[1]))]
     by_turns = np.argsort(np.argsort(problem.targets)) % len(corners)  # the corner that a row is at, where there are two
     low, high, point = (np.choose(by_turns, [np.broadcast_to(c[j], problem.n_rows) for c in corners]) for j in range(3))
     slopes = 0.5 * (low + high)
     w = point_of(problem, slopes, 0.0)
-    found, w, u = at_best_of_face(problem, slopes, w, predictions(problem, w), 1e9)
+    found, w, u = solved_at_corners(problem, slopes, w, predictions(problem, w), 1e9)
     assert np.all((low <= found) & (found <= high))
     np.testing.assert_allclose(w, point_of(problem, found, w[-1]), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(u, predictions(problem, w), rtol=1e-9, atol=1e-12)
@@ -319,7 +319,7 @@ def test_the_best_of_a_face_meets_its_equations(loss, has_intercept, form):
     np.testing.assert_allclose(u[inside], point[inside], atol=1e-9)
     if has_intercept:
         assert abs(problem.weights @ found) <= 1e-12
-    unchanged = at_best_of_face(problem, slopes, w, u, 10.0)  # there is no time for a factor
+    unchanged = solved_at_corners(problem, slopes, w, u, 10.0)  # there is no time for a factor
     assert unchanged[0] is slopes
     assert unchanged[1] is w
 

@@ -26,6 +26,7 @@ import math
 from typing import Any
 
 from finitesum.core.jit import has_machine_code
+from finitesum.core.threads import limited_blas
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto.components import for_components
 from finitesum.methods.auto.corners import by_subgradients, for_corners
@@ -34,7 +35,7 @@ from finitesum.methods.auto.penalties import by_groups, by_prox
 from finitesum.methods.auto.sets import for_set
 from finitesum.methods.auto.sizes import FEW_CALLS, LATE as LATE, MATRIX_UP_TO, MOST_BYTES, of_newton
 from finitesum.methods.base import Alternative, Choice, Method
-from finitesum.methods.cost_model import costs_of, has_few_rows
+from finitesum.methods.cost_model import costs_of, has_few_rows, threads_for_all
 from finitesum.methods.newton.dual_sweeps import sweep
 from finitesum.methods.rounds import with_or_without_barrier
 from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
@@ -72,7 +73,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     n_threads : int >= 1
         Threads that the method may use, where it can use several.
     begun : str
-        The method that a run was begun with, which is taken again where it is among those that are compared.
+        The method that a run was begun with, by its name and solver, which is taken again where it is among those that are
+        compared.
 
     Examples
     --------
@@ -80,7 +82,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     >>> choose(problem).method.name
     'newton'
     """
-    choice = _chosen(problem, tol, n_threads, begun)
+    with limited_blas(threads_for_all(problem)):
+        choice = _chosen(problem, tol, n_threads, begun)
     if isinstance(problem, Problem) and getattr(problem.rows, "is_elsewhere", False):
         return with_or_without_barrier(problem, choice, begun)
     return choice

@@ -1,6 +1,7 @@
 """The choice of a method for several outputs: classes, or several targets."""
 
 from finitesum.evaluation.outputs import loss_of
+from finitesum.evaluation.row_space import is_wide
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto.penalties import by_groups, by_prox
 from finitesum.methods.auto.sets import for_set
@@ -18,7 +19,7 @@ from finitesum.problems.rows import n_entries
 FEW_OF_OUTPUTS, FEW_MULTIPLICATIONS = 100, 1e8
 
 #: Stored entries of sparse rows up to which forecasts of conjugate gradients hold where columns are more than rows: beyond,
-#: dual ascent of classes and L-BFGS come first where it is worth its epochs (the 20 classes of raw counts of news20, 1.3
+#: they are left out where SDCA is worth its epochs, with which L-BFGS begins (the 20 classes of raw counts of news20, 1.3
 #: million entries, need thousands of products).
 MOST_SEEN = 1e6
 
@@ -45,18 +46,25 @@ def _has_forecasts(problem: Problem) -> bool:
 
 def _by_forecast(problem: Problem, what: str, tol: float, begun: str) -> Choice:
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
-    if nanoseconds_of_factor(problem, problem.n_rows) <= LITTLE:
+    exact = "multinomial-newton exact"
+    if begun in ("", exact) and not is_wide(problem) and nanoseconds_of_factor(problem, problem.n_rows) <= LITTLE:
         reason = f"{what}: few numbers are fitted to the last digits by Newton's method"
-        return Choice(with_label("multinomial-newton exact"), reason)
+        return Choice(with_label(exact), reason)
     features = forecasts.features_of(problem, tol)
     seconds = {name: forecasts.forecast(name, problem, tol, features) for name in forecasts.known_methods(problem)}
     others = sorted(seconds, key=lambda name: (seconds[name], name))
     if n_entries(problem.rows) > MOST_SEEN and problem.n_rows < problem.rows.n_columns and is_worth_epochs(problem):
-        others.sort(key=lambda name: name != "multinomial-lbfgs")
+        others = [name for name in others if name != "multinomial-newton cg" or name == begun]
     others.remove(first := begun if begun in seconds else others[0])
     likely = ", ".join(f"{name} {seconds[name]:.2g} s" for name in (first, *others))
     found = tuple(Alternative(with_label(name), seconds[name]) for name in others)
-    reason = f"{what}, in {problem.dim:,} variables: likely to be the fastest ({likely})"
+    why = (
+        "the fastest by its forecast"
+        if seconds[first] == min(seconds.values())
+        else "faster than others where their forecasts fail"
+    )
+    why = "so the run was begun" if first == begun else why
+    reason = f"{what}, in {problem.dim:,} variables: {why} ({likely})"
     return Choice(with_label(first), reason, seconds[first], forecasts.traits_of(problem).optimality, found)
 
 

@@ -23,6 +23,9 @@ MOST_SHIFTS, SAME_SHIFT = 50, 1e-14
 #: are at corners than can be, until the last few rounds.
 TRIES = 5
 
+#: Numbers that rows at corners and the matrices of their products may have, 32 MB.
+MOST_NUMBERS = 4e6
+
 #: What a gram matrix of rows has on its diagonal beside, by its trace: rows may be the same.
 JITTER = 1e-14
 
@@ -52,25 +55,28 @@ def point_of(problem: Problem, slopes: Vector, intercept: float) -> Vector:
     return np.asarray(w)
 
 
-def at_best_of_face(
+def solved_at_corners(
     problem: Problem, slopes: Vector, w: Vector, u: Vector, most_work: float
 ) -> tuple[Vector, Vector, Vector]:
-    """Return slopes, w and u at a maximum of the dual function over rows at corners that is within their intervals.
+    """Return slopes, w and u where rows at corners have predictions there, as long as slopes are within their intervals.
 
     Changes c_k of p_k s_k, and the change that w and the intercept b make with them, solve ::
 
         u_k - (1/l2) sum_j c_j x_j'x_k + change of b = corner of k,    sum_k c_k = -sum_i p_i s_i
 
-    (the last only with an intercept) by a Cholesky factor; where there are fewer rows than columns, rows beyond their
-    intervals are left at their ends, and the others are solved for again. Where none comes out, where rows depend linearly,
-    or where it takes more products than `most_work`, nothing changes.
+    (the last only with an intercept) by a Cholesky factor: for all rows at corners that is where the dual function has its
+    maximum over them. Where there are fewer rows than columns, rows beyond their intervals are left at their ends, and the
+    others are solved for again; the bound that slopes gave before stays, should it be the better one. Where no slopes are
+    found within their intervals, or it takes more products than `most_work` or too much memory, nothing changes, and the
+    slopes that are returned are those that were given.
     """
     corners = _corners_in_place(problem)
     used = problem.weights > 0.0
     inside = [np.flatnonzero((low < slopes) & (slopes < high) & used) for low, high, _ in corners]
     face = np.concatenate(inside)
     work = face.size**2 * (n_entries(problem.rows) / problem.n_rows + face.size / 3.0)
-    if not (0 < face.size <= problem.dim and work <= most_work):
+    n_numbers = face.size * (problem.rows.n_columns + 3.0 * face.size)
+    if not (0 < face.size <= problem.dim and work <= most_work and n_numbers <= MOST_NUMBERS):
         return slopes, w, u
     lowest, highest, points = (np.concatenate([c[j][k] for c, k in zip(corners, inside, strict=True)]) for j in range(3))
     rows = to_matrix(some_rows(problem.rows, face)).astype(np.float64, copy=False)
