@@ -24,7 +24,6 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.core.files import remove_leftovers, writer_mark
 from finitesum.core.kernel_folder import take_as_found
-from finitesum.methods.base import label_of
 
 FORMAT = "finitesum-checkpoint-3"
 
@@ -204,6 +203,8 @@ def begun_with(path: str | os.PathLike[str]) -> str:
 
     What its process found of kernels on disk holds in this process, too, where it has not asked yet.
     """
+    from finitesum.methods.base import label_of  # which loads SciPy
+
     with suppress(CheckpointError, OSError):
         header = load(path).header
         take_as_found(header.get("kernels"))
