@@ -156,11 +156,8 @@ def _with_classes(rng: Any, family: str, X: Any) -> tuple[str, dict[str, Any], f
     noise = rng.choice([0.1, 0.5, 2.0])
     y = (signal + noise * rng.gumbel(size=signal.shape)).argmax(axis=1)
     y[:n_classes] = np.arange(n_classes)
-    C, tol, has_intercept = (
-        float(10 ** rng.uniform(-2.0, 2.0)),
-        float(10.0 ** -rng.uniform(2.0, 8.0)),
-        bool(rng.random() < 0.5),
-    )
+    C, tol = float(10 ** rng.uniform(-2.0, 2.0)), float(10.0 ** -rng.uniform(2.0, 8.0))
+    has_intercept = bool(rng.random() < 0.5)
     given = {"X": stored_well(X), "y": y, "loss": "multinomial", "alpha": 1.0 / (C * n), "fit_intercept": has_intercept}
     what = f"{family} {n:,} x {d:,}, {n_classes} classes, C = {C:.2g}, noise {noise:g}, tol {tol:.1g}"
     scale = float(np.linalg.norm(X.T @ (np.eye(n_classes)[y] - 1.0 / n_classes))) / n + 1e-300
@@ -401,9 +398,18 @@ class Observation(NamedTuple):
     features: dict[str, float]
 
 
+def _kind_of(problem: Problem) -> str:
+    """Return the kind of a draw: see `KINDS`."""
+    if problem.n_outputs > 1:
+        return "classes"
+    if not problem.loss.is_smooth():
+        return "corners"
+    return "l1" if problem.term.has_l1 else "l2"
+
+
 def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
     """Return those of the half that is fitted to, by kind and method; a method that was given up counts by its limit."""
-    found: dict[str, dict[str, list[Observation]]] = {"smooth": {}, "l1": {}, "classes": {}}
+    found: dict[str, dict[str, list[Observation]]] = {"l2": {}, "l1": {}, "classes": {}}
     for (half, k), lines in read(table).items():
         if half != "fit" or CORNERS <= k < CLASSES:
             continue
@@ -424,8 +430,7 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
             seconds, weight = seconds_of(line, best)
             counts = line["passes"], line["hessian_passes"], line["steps"]
             one = Observation(seconds, weight, counts, of_one, of_usual, features)
-            kind = "classes" if problem.n_outputs > 1 else "smooth" if problem.is_smooth else "l1"
-            found[kind].setdefault(name, []).append(one)
+            found[_kind_of(problem)].setdefault(name, []).append(one)
     return found
 
 
@@ -519,7 +524,8 @@ def fit(table: Path) -> None:
         "# counts: logarithm of passes, Hessians (lazy-newton: of its sample) and steps, by digits and by height.",
         "# effects: factor, least and largest feature.",
     ]
-    for kind, methods in observations(table).items():
+    for of_draws, methods in observations(table).items():
+        kind = {"l2": "smooth"}.get(of_draws, of_draws)
         for name, seen in methods.items():
             found = fitted(name, seen)
             print(f"{kind} {name}: {found['n']} runs, error {found['error']:.2f} of log seconds")
@@ -555,15 +561,7 @@ def page(table: Path) -> None:
         row["regret of the run"] = regret_of(lines, "auto", beside["seconds"] if beside and beside["converged"] else best)
         shown = {name: lines[name] for name in CANDIDATES if name in lines}
         row |= {name: f"{1e3 * line['seconds']:.1f}" if line["converged"] else "-" for name, line in shown.items()}
-        row["kind"] = (
-            "classes"
-            if problem.n_outputs > 1
-            else "corners"
-            if CORNERS <= k < CLASSES
-            else "l1"
-            if given["l1_ratio"]
-            else "l2"
-        )
+        row["kind"] = _kind_of(problem)
         rows.append(row)
     columns = ["draw", "took", "best", "regret", "regret of the run", *CANDIDATES]
     lines_out = [

@@ -106,15 +106,21 @@ def test_a_late_run_on_classes_goes_on_with_another_method_and_is_resumed_around
     assert f"{second} went on" in straight.choice
 
 
-def test_a_change_that_another_tol_would_have_made_otherwise_is_resumed(tmp_path):
+def test_a_change_that_another_tol_would_have_made_otherwise_is_resumed(tmp_path, monkeypatch):
     problem, (first, second, third) = classes_problem(), map(with_label, OF_CLASSES)
     others, file = (Alternative(second, 1e-9), Alternative(third, 1.0)), tmp_path / "run.npz"
     begun = minimize(problem, method=Choice(first, "a guess", 1e-9, 1.0, others), tol=1e-3, max_iter=4, checkpoint=file)
     assert label_of(begun.method) == OF_CLASSES[1]
-    later = Choice(first, "a guess", 1e-9, 1.0, others[::-1])
+    later, seen = Choice(first, "a guess", 1e-9, 1.0, others[::-1]), []
+
+    def watched(choice, *_):
+        seen.append(tuple(label_of(other.method) for other in choice.others))
+
+    monkeypatch.setattr("finitesum.running.run.is_changed", watched)
     found = minimize(problem, method=later, tol=1e-9, checkpoint=file, resume=True)
     assert found.success
     assert label_of(found.method) == OF_CLASSES[1]
+    assert set(seen) == {OF_CLASSES[1:]}  # the one that runs, and the one that may be next
 
 
 def test_what_auto_begins_on_classes_is_resumed_with_its_solver(tmp_path, monkeypatch):

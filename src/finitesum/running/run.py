@@ -27,7 +27,7 @@ from finitesum.running import checkpoint as checkpoints
 from finitesum.running.handover import WithoutBarrier, fraction_done, handed_over, is_changed
 from finitesum.running.observers import Display, PassReport, Trace, TraceRow
 from finitesum.running.results import Result, StopReason
-from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in, method_in
+from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in, method_in, with_running
 from finitesum.running.sampling import as_seed, order_for
 from finitesum.running.scaled_columns import identity
 from finitesum.running.starts import default_start
@@ -121,18 +121,10 @@ class Run:
         empty = Kept(None, self.loop, 0, self.certificate, Best(x0, x0, x0))
         kept, self.trace = kept_in(self.checkpoint, held, self.method.state_type, partial(self._template, x0), empty)
         state, self.loop, _, self.certificate, self.best, _ = kept
-        self._put_in_place()
+        self.choice = with_running(self.choice, self.method, self.loop.n_changes)
         self.state, x = self._with_tol(state), state.x
         self._measure_again(x)
         self._keep()
-
-    def _put_in_place(self) -> None:
-        """Let the method that goes on be the one before those that follow, which another tol may have sorted otherwise."""
-        if self.loop.n_changes:
-            others = [other for other in self.choice.others if label_of(other.method) != label_of(self.method)]
-            found = [other for other in self.choice.others if label_of(other.method) == label_of(self.method)]
-            place = self.loop.n_changes - 1
-            self.choice = self.choice._replace(others=(*others[:place], *found, *others[place:]))
 
     def _template(self, x0: Vector, state: Any) -> Any:
         """Return a state of the shapes that one read from a file must have: those of the first, or as the method says."""

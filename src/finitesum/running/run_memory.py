@@ -127,6 +127,19 @@ def method_in(path: Path, header: dict[str, Any], choice: Choice) -> Method | No
     raise CheckpointError(f"{path} is damaged, or of another choice: {running!r} ran. Delete it and start again.")
 
 
+def with_running(choice: Choice, method: Method, n_changes: int) -> Choice:
+    """Return a choice in which the method that went on stands where the changes have come to.
+
+    Another tol may have sorted the other methods otherwise.
+    """
+    if n_changes == 0:
+        return choice
+    place, label = n_changes - 1, label_of(method)
+    found = [other for other in choice.others if label_of(other.method) == label]
+    rest = [other for other in choice.others if label_of(other.method) != label]
+    return choice._replace(others=(*rest[:place], *found, *rest[place:]))
+
+
 def kept_in(
     path: Path, held: Checkpoint, state_type: type[Any], template: Callable[[Any], Any], empty: Kept
 ) -> tuple[Kept, Trace]:

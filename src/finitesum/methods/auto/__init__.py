@@ -1,25 +1,25 @@
 """The choice of a method for a problem: what `method="auto"` runs, and why.
 
-Least squares in few columns are one step of Newton's method, or products where these are likely to take less than a factor.
-With any other smooth loss and an elastic net, Newton's method, lazy Newton, Newton-CG and, with an l1 penalty, Newton on
-working sets, for hinges that are rounded at their corner dual ascent where rows are few, are compared by forecasts of their
-seconds (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first does worse than its
-forecast (`finitesum.running.handover`). On sets that couple coordinates a run begins with accelerated gradients where these
-may be as fast as Newton's method, which goes on where they are not (`finitesum.methods.set_forecasts`); on boxes and signs
-it is compared with coordinate descent. Functions of batches with Hessians go to lazy Newton, or to Newton-CG where they
-have many variables or are not convex; components that are objects or callables to A-CIAG where they have Hessians, and to
-SVRG, whose step is safe without constants, where they have not. Classes with an l2 penalty go to L-BFGS or
-to Newton's method of their own, with a factor or by conjugate gradients, whichever is likely to be fastest, and change as
-other smooth losses do; several targets, and classes without a penalty, to these two by the size of a Hessian; several
-outputs with an l1 penalty to working sets; on sets working sets or, where these
-have none, Newton's method, or they begin with accelerated gradients where the columns' eigenvalues and the digits that are
-asked for say that these may be faster. Losses with corners and an l2 penalty go to dual ascent, semismooth Newton or
-interior points, whichever is likely to be fastest; with any other elastic net or set to interior points, up to some
-thousand columns or, where penalty or set leave no column alone, rows, and the hinge to a linear program on a box of more
-columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy ball, or to the heavy ball
-without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on working sets in many variables. Other
-penalties that are known by their prox go to full proximal gradients, whose steps are looked for where the penalty or the
-loss is not convex.
+Least squares in few columns are one step of Newton's method, or products where these are likely to take less than a
+factor. With any other smooth loss and an elastic net, Newton's method, lazy Newton, Newton-CG and, with an l1 penalty,
+Newton on working sets, for hinges that are rounded at their corner dual ascent where rows are few, are compared by
+forecasts of their seconds (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first
+does worse than its forecast (`finitesum.running.handover`). On sets that couple coordinates a run begins with
+accelerated gradients where these may be as fast as Newton's method, which goes on where they are not
+(`finitesum.methods.set_forecasts`); on boxes and signs it is compared with coordinate descent. Functions of batches
+with Hessians go to lazy Newton, or to Newton-CG where they have many variables or are not convex; components that are
+objects or callables to A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they
+have not. Classes with an l2 penalty go to L-BFGS or to Newton's method of their own, with a factor or by conjugate
+gradients, whichever is likely to be fastest, and change as other smooth losses do; several targets, and classes without
+a penalty, to these two by the size of a Hessian; several outputs with an l1 penalty to working sets; on sets working
+sets or, where these have none, Newton's method, or they begin with accelerated gradients where the columns' eigenvalues
+and the digits that are asked for say that these may be faster. Losses with corners and an l2 penalty go to dual ascent,
+semismooth Newton or interior points, whichever is likely to be fastest; with any other elastic net or set to interior
+points, up to some thousand columns or, where penalty or set leave no column alone, rows, and the hinge to a linear
+program on a box of more columns; other nonsmooth losses, and functions that give subgradients, to the adaptive heavy
+ball, or to the heavy ball without a metric on a simplex or a half-space. Groups go to Newton's methods, too, on working
+sets in many variables. Other penalties that are known by their prox go to full proximal gradients, whose steps are
+looked for where the penalty or the loss is not convex.
 """
 
 import math
