@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 from scipy.optimize import brentq
 
-from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.certificates import column_sizes
 from finitesum.losses import Hinge
 from finitesum.methods.newton.hinge_rows import n_hinges, totals_of
@@ -85,36 +85,37 @@ def sides_of(problem: Problem) -> Sides:
     scale = problem.loss.scale if isinstance(problem.loss, Hinge) else cost
     units = np.where(sizes > 1e-100, 1.0 / sizes, 1.0)
     dim += d if constraint.boundary == "l1-norm" else 0
-    single, bounding = (scipy.sparse.eye_array(d, dim, k=k, format="csr") for k in (0, dim - d))
     lower, upper = constraint.intervals(d)
     with np.errstate(invalid="ignore"):
         fixed = np.isfinite(upper - lower) & (upper - lower <= ROOM * np.maximum(np.abs(lower), np.abs(upper)))
     below, above = (np.flatnonzero(np.isfinite(bound) & ~fixed) for bound in (lower, upper))
-    rows, limits = [single[below], -single[above]], [lower[below], -upper[above]]
+    rows, limits = [_of_single(below, 1.0, dim), _of_single(above, -1.0, dim)], [lower[below], -upper[above]]
     if constraint.boundary == "l1-norm":
-        rows += [bounding - single, bounding + single, -(_norm_weights(constraint, d)[None, :] @ bounding)]
+        single, bounding = (scipy.sparse.eye_array(d, dim, k=k, format="csr") for k in (0, dim - d))
+        of_total = scipy.sparse.csr_array(-_norm_weights(constraint, d)[None, :] @ bounding)
+        rows += [bounding - single, bounding + single, of_total]
         limits += [np.zeros(2 * d), np.array([-constraint.radius])]
     elif constraint.boundary == "plane":
-        rows.append(-(constraint.normal[None, :] @ single))
+        rows.append(_padded(-constraint.normal[None, :], dim))
         limits.append(np.array([-constraint.offset]))
     elif constraint.boundary == "planes":
         norms = np.sqrt(((constraint.matrix * units) ** 2).sum(axis=1))
-        rows.append(-(scipy.sparse.csr_array(constraint.matrix / norms[:, None]) @ single))
+        rows.append(_padded(-constraint.matrix / norms[:, None], dim))
         limits.append(-constraint.limits / norms)
     elif constraint.boundary == "l2-norm":
-        rows.append(0.0 * single[:1])
+        rows.append(scipy.sparse.csr_array((1, dim)))
         limits.append(np.zeros(1))
     n_hard = sum(part.size for part in limits)
     n_single = (below.size + above.size) + (2 * d if constraint.boundary == "l1-norm" else 0)
     thresholds = term.thresholds[:d]
     shrunk = np.flatnonzero(thresholds)
-    rows.append(single[shrunk] * (-1.0 / units[shrunk])[:, None])
+    rows.append(_of_single(shrunk, -1.0 / units[shrunk], dim))
     limits.append(np.zeros(shrunk.size))
     hard, soft = np.full(n_hard, scale / max(n_hard, 1)), 2.0 * thresholds[shrunk] * units[shrunk]
     costs, is_soft = np.concatenate([hard, soft]), np.arange(n_hard + soft.size) >= n_hard
     n_soft = n_used + np.count_nonzero(soft)
     return Sides(
-        scipy.sparse.vstack([scipy.sparse.csr_array(part) for part in rows], format="csr"),
+        scipy.sparse.vstack(rows, format="csr") if costs.size else scipy.sparse.csr_array((0, dim)),
         np.concatenate(limits),
         costs,
         is_soft,
@@ -133,6 +134,21 @@ def sides_of(problem: Problem) -> Sides:
         constraint.boundary == "l1-norm",
         np.arange(n_single, n_hard),
     )
+
+
+def _of_single(columns: Indices, entries: Any, dim: int) -> Any:
+    """Return sparse rows with one entry each, in these columns."""
+    places = columns, np.arange(columns.size + 1)
+    return scipy.sparse.csr_array(
+        (np.broadcast_to(entries, columns.shape).astype(np.float64), *places), (columns.size, dim)
+    )
+
+
+def _padded(rows: Matrix, dim: int) -> Any:
+    """Return rows as sparse ones with more columns, of zeros."""
+    found = scipy.sparse.csr_array(rows)
+    found.resize(rows.shape[0], dim)
+    return found
 
 
 def _norm_weights(ball: Any, d: int) -> Vector:
