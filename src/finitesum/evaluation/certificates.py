@@ -96,6 +96,16 @@ def _error(problem: Problem, w: Vector, value: float) -> float:
     return 4.0 * UNIT * (scale * (1.0 + sizes) + of_term)
 
 
+def error_within(problem: Problem, w: Vector, value: float, mean_square: float, enough: float) -> float:
+    """Return the same, or a larger bound from sum_i p_i ||x_i||^2 where that is no more than enough: it reads no data."""
+    d, of_term = problem.rows.n_columns, abs(problem.term.value(w))
+    sizes = math.sqrt(mean_square) * float(np.linalg.norm(w[:d])) + float(np.abs(w[d:]).sum())
+    sizes += float(problem.weights @ np.abs(problem.offsets)) if problem.has_offsets else 0.0
+    scale = problem.loss.largest_slope() if isinstance(problem.loss, Cornered) else 1.0
+    found = 4.0 * UNIT * (scale * (1.0 + sizes) + of_term)
+    return found if found <= enough else _error(problem, w, value)
+
+
 def _reaching_sizes(problem: Problem, w: Vector) -> float:
     """Return the sum of absolute values that predictions of the hinge loss are made of, over rows that may have a loss."""
 

@@ -67,6 +67,7 @@ from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_points import (
     count_at_corners,
     loss_of,
+    measures_within,
     point_of,
     solved_at_corners,
     value_at,
@@ -283,10 +284,12 @@ class DualAscent(SumMethod):
         return state.optimality
 
     def exact_measures(self, problem: Problem, state: DualAscentState) -> Measures | None:
-        """Return what the end of the round that led to x found there, where the loss is smooth."""
-        if isinstance(problem.loss, Cornered) or state.optimality == math.inf:
+        """Return what the end of the round that led to x found there; with sharp corners where that meets tol."""
+        if state.optimality == math.inf:
             return None
-        return Measures(state.value, state.optimality, state.gradient.copy())
+        if not isinstance(problem.loss, Cornered):
+            return Measures(state.value, state.optimality, state.gradient.copy())
+        return measures_within(problem, state.x, state.bound, state.tol) if state.optimality <= state.tol else None
 
     def bound(self, problem: Problem, state: DualAscentState) -> float:
         """Return the bound of the minimum that the slopes have made so far."""
@@ -370,14 +373,14 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
         slopes, w, u = solved_at_corners(problem, slopes, w, u, OF_FACTOR * (0.5 * NO_TIME + OF_READ * n_read))
     w, u = with_best_intercept(problem, w, u)
     value, bound, optimality, end = value_at(problem, w, u), -math.inf, state.optimality, w
-    if isinstance(problem.loss, Cornered):
-        scaled, there = with_best_factor(problem, w, u)
-        if (less := value_at(problem, scaled, there)) < value:
-            value, end = less, scaled
     better, gradient = value < state.value, state.gradient
     if isinstance(problem.loss, Cornered):
         bound = max(state.bound, slopes_bound(problem, slopes, w))
-        optimality = max(min(value, state.value) - bound, 0.0)
+        if not min(value, state.value) - bound <= state.tol:
+            scaled, there = with_best_factor(problem, w, u)
+            if (less := value_at(problem, scaled, there)) < value:
+                value, end = less, scaled
+        better, optimality = value < state.value, max(min(value, state.value) - bound, 0.0)
     elif is_enough(state.value, value, 0.0, problem.n_rows):  # F loses its digits before its gradient does
         there = combination(problem, problem.weights * loss_of(problem).d1(u, problem.targets))
         problem.term.add_to(there, w)

@@ -8,7 +8,9 @@ from scipy.linalg import lapack
 from scipy.sparse import issparse
 
 from finitesum.core.arrays import Vector
-from finitesum.evaluation.row_products import combination, predictions
+from finitesum.evaluation.certificates import error_within
+from finitesum.evaluation.optimality import Measures
+from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses import Cornered
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import n_entries, some_rows, to_matrix
@@ -26,6 +28,9 @@ TRIES = 5
 #: Numbers that rows at corners and the matrices of their products may have, 32 MB.
 MOST_NUMBERS = 4e6
 
+#: The part of tol up to which a rough bound of F's rounding errors is good enough.
+OF_ERROR = 1e-3
+
 #: What a gram matrix of rows has on its diagonal beside, by its trace: rows may be the same.
 JITTER = 1e-14
 
@@ -38,6 +43,21 @@ def loss_of(problem: Problem) -> Any:
 def value_at(problem: Problem, w: Vector, u: Vector) -> float:
     """Return F at w, given its predictions with their offsets."""
     return float(problem.weights @ loss_of(problem).value(u, problem.targets)) + problem.term.value(w)
+
+
+def measures_within(problem: Problem, w: Vector, bound: float, tol: float) -> Measures | None:
+    """Return F, a subgradient and the gap at w, given a bound of the minimum; None where it may be more than tol.
+
+    The loss has sharp corners. F's rounding errors are counted in.
+    """
+    u, mean_square = predictions(problem, w) + problem.offsets, float(problem.weights @ squares_of_rows(problem))
+    value = value_at(problem, w, u)
+    gap = max(value - bound, 0.0) + error_within(problem, w, value, mean_square, OF_ERROR * tol)
+    if not gap <= tol:
+        return None
+    gradient = combination(problem, problem.weights * loss_of(problem).d1(u, problem.targets))
+    problem.term.add_to(gradient, w)
+    return Measures(value, gap, gradient)
 
 
 def count_at_corners(problem: Problem, slopes: Vector) -> int:
