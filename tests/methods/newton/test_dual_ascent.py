@@ -15,6 +15,7 @@ from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_points import (
     count_at_corners,
     loss_of,
+    measures_within,
     point_of,
     solved_at_corners,
     value_at,
@@ -245,6 +246,26 @@ def test_rounds_end_where_the_gap_is_within_tol(monkeypatch):
         assert all(result.success for result in results)
         spent.append(sum(result.n_passes for result in results))
     assert spent[0] < spent[1]
+
+
+@pytest.mark.parametrize("has_intercept", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "epsilon-insensitive"])
+def test_the_gap_that_ends_a_run_is_that_of_its_point_and_its_bound(loss, has_intercept):
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((300, 12)), rng.standard_normal(300)
+    y = np.where(y > 0.0, 1.0, -1.0) if loss == "hinge" else y
+    problem = Problem.linear(X, y, loss=loss, alpha=0.01, fit_intercept=has_intercept)
+    result = minimize(problem, method=DualAscent(), tol=1e-9)
+    there = evaluate(problem, result.x)
+    least = minimize(problem, method="interior-point", tol=1e-13).fun
+    assert result.success
+    assert result.nfev == 0  # the end of the last round is the check
+    np.testing.assert_allclose(result.fun, there.objective, rtol=1e-13)
+    for z in result.x + 0.1 * rng.standard_normal((20, problem.dim)):  # jac is a subgradient there
+        assert evaluate(problem, z).objective >= result.fun + result.jac @ (z - result.x) - 1e-13
+    assert there.objective - least <= result.optimality + 1e-13
+    assert measures_within(problem, result.x, result.fun - 2e-9, 1e-9) is None
+    assert measures_within(problem, result.x, result.fun, 1e-9).optimality > 0.0  # rounding errors of F
 
 
 def test_bounds_are_those_of_the_w_that_the_slopes_make():
