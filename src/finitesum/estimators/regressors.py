@@ -13,10 +13,14 @@ from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Loss, LossName, as_loss
+from finitesum.evaluation.outputs import objectives_of_outputs
+from finitesum.losses import Loss, LossName, Squared, as_loss
 from finitesum.losses.arrays import in_arrays
+from finitesum.methods.auto import choose
+from finitesum.methods.cost_model import are_squares_of_outputs
 from finitesum.problems.input import as_rows, checked_numbers
-from finitesum.problems.linear import Problem
+from finitesum.problems.linear import Problem, share_rows
+from finitesum.running.results import Result
 
 #: Newton's steps to the best constant prediction, at most.
 MOST_STEPS = 200
@@ -33,9 +37,9 @@ class LinearRegressorMixin(RegressorMixin, LinearEstimator):
         return X, y, checked_weights(sample_weight, X)
 
     def _unpacked(self, points: list[Vector]) -> tuple[Any, Any]:
-        table = np.stack(points)
-        coef, intercept = (table[:, :-1], table[:, -1]) if self.fit_intercept else (table, np.zeros(len(points)))
-        return (coef, intercept) if len(points) > 1 else (coef[0], float(intercept[0]))
+        table = np.concatenate([point.reshape(-1, self.n_features_in_ + self.fit_intercept) for point in points])
+        coef, intercept = (table[:, :-1], table[:, -1]) if self.fit_intercept else (table, np.zeros(len(table)))
+        return (coef, intercept) if len(table) > 1 else (coef[0], float(intercept[0]))
 
     def _packed(self, n_columns: int, n_points: int) -> list[Vector] | None:
         if np.shape(self.coef_) != ((n_columns,) if n_points == 1 else (n_points, n_columns)):
@@ -141,7 +145,7 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         offset : array_like, of the shape of y, optional
             Added to each x'w + b; give those of the rows in question when you predict, too.
         """
-        problems, total, X, y = self._problems(X, y, sample_weight, offset)
+        problems, total, X, y = self._problems(X, y, sample_weight, offset, joins=self._may_join())
         loss = problems[0].loss
         starts: list[Vector | None] | None = None
         is_begun = (self.warm_start and hasattr(self, "coef_")) or hasattr(self, "_near")  # of a choice by folds
@@ -150,12 +154,29 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
             starts = [np.append(np.zeros(one.dim - 1), best_constant(*of)) for one, of in zip(problems, known, strict=True)]
         results = self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}), starts)
         self._note_errors(problems, results, total)
+        if problems[0].n_outputs > 1:
+            self._note_targets(problems[0], results[0])
         return self
 
+    def _may_join(self) -> bool:
+        """Return whether several targets may be one problem: of squares, where nobody sees runs of single ones."""
+        is_watched = self.callback is not None or self.warm_start or self.standard_errors or hasattr(self, "_near")
+        is_auto = isinstance(self.solver, str) and self.solver.lower() == "auto" and self.step_size == "auto"
+        return is_auto and not is_watched and isinstance(self._loss(), Squared)
+
+    def _note_targets(self, problem: Problem, result: Result) -> None:
+        """Set what there is of each target, after a run for all of them."""
+        k, objectives = problem.n_outputs, objectives_of_outputs(problem, result.x)
+        self.n_iter_ = self._n_iter([self.n_iter_] * k)
+        self.objective_, self.trace_ = objectives, [result.trace] * k
+
     def _problems(
-        self, X: Any, y: Any, sample_weight: Any, offset: Any, *, reset: bool = True
+        self, X: Any, y: Any, sample_weight: Any, offset: Any, *, reset: bool = True, joins: bool = False
     ) -> tuple[list[Problem], float, Any, Any]:
-        """Return the problems of the targets, the sum of the weights, and the data as they were checked."""
+        """Return the problems of the targets, the sum of the weights, and the data as they were checked.
+
+        Where problems may be joined that is one problem of all targets, if Newton's method solves it by one linear system.
+        """
         loss = self._loss()
         checks: dict[str, Any] = {"multi_output": self._takes_several_targets, "reset": reset}
         X, y, weights = self._checked_fit_data(X, y, sample_weight, **checks)
@@ -165,8 +186,16 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         targets = np.atleast_2d(y.T)
         offsets = [offset] * len(targets) if offset is None or y.ndim == 1 else checked_numbers(offset, y.shape, "offset").T
         rows, alphas = as_rows(X, is_checked=True), self._alphas(len(targets), total)
+        if joins and len(targets) > 1 and alphas.count(alphas[0]) == len(alphas):
+            shifts = None if offset is None else np.stack(offsets, axis=1)
+            whole = self._problem(rows, y, weights, loss, alphas[0], shifts)
+            if are_squares_of_outputs(whole) and choose(whole, self.tol).method.name == "newton":
+                return [whole], total, X, y
         parts = zip(targets, alphas, offsets, strict=True)
-        return [self._problem(rows, one, weights, loss, alpha, shift) for one, alpha, shift in parts], total, X, y
+        problems = [self._problem(rows, one, weights, loss, alpha, shift) for one, alpha, shift in parts]
+        if len(problems) > 1:
+            share_rows(problems)
+        return problems, total, X, y
 
     def _posed(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> tuple[list[Problem], float]:
         problems, total, *_ = self._problems(X, y, sample_weight, offset, reset=False)

@@ -97,6 +97,8 @@ def by_row(problem: Problem, function: Callable[..., Matrix], *reads: Any) -> Ma
 
 def _score_changes(problem: Problem, v: Vector) -> Matrix:
     table, d = v.reshape(problem.n_outputs, -1), problem.rows.n_columns
+    if not v.any():  # where fits begin
+        return np.zeros((problem.n_outputs, problem.n_rows)).T
     scores = np.empty((problem.n_outputs, problem.n_rows)).T
     for here, matrix in _matrices(problem):
         scores[here] = matrix @ table[:, :d].T if problem.rows.is_sparse() else (table[:, :d] @ matrix.T).T
@@ -150,6 +152,13 @@ def mean_loss(problem: Problem, scores: Matrix) -> float:
 def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
     """Return F at w, given its scores."""
     return mean_loss(problem, scores) + problem.term.value(w)
+
+
+def objectives_of_outputs(problem: Problem, w: Vector) -> Vector:
+    """Return the part of F that each output has, shape (K,), of the squared loss and a penalty on each coefficient."""
+    table, one = w.reshape(problem.n_outputs, -1), problem.one_output
+    losses = 0.5 * loss_of(problem).scale * (problem.weights @ (scores_at(problem, w) - problem.targets) ** 2)
+    return np.array([loss + one.term.value(part) for loss, part in zip(losses, table, strict=True)])
 
 
 def objective_along(problem: Problem, w: Vector, direction: Vector, line: tuple[Matrix, Matrix], t: float) -> float:

@@ -121,12 +121,26 @@ class WholeArrays:
         #: Whether the rows are a matrix here.
         self.is_dense = isinstance(rows, DenseRows) or rows.values.size >= least * size
         self.n_columns, self.intercept = rows.n_columns, rows.intercept
-        self.loss, self.targets = in_arrays(problem.loss), problem.targets
-        self.offsets = problem.offsets if problem.has_offsets else None
+        self._take_targets(problem)
         self.weights, self.equal_weight = problem.weights, problem.equal_weight
         self.sample: tuple[Indices, WholeArrays] | None = None  # the rows that were chosen last, and they as arrays
         self.room: dict[str, Vector] = {}  # for X' times weights of the rows, where nobody uses it; samples have the same
         self._prepare(lambda: rows)
+
+    def _take_targets(self, problem: Problem) -> None:
+        self.loss, self.targets, self._offsets = in_arrays(problem.loss), problem.targets, problem.offsets
+        self.offsets = problem.offsets if problem.has_offsets else None
+
+    def is_of(self, problem: Problem) -> bool:
+        """Return whether targets and offsets are those of a problem."""
+        return self.targets is problem.targets and self._offsets is problem.offsets
+
+    def of_targets(self, problem: Problem) -> "WholeArrays":
+        """Return the same rows with the targets and offsets of a problem."""
+        found = copy.copy(self)
+        found._take_targets(problem)
+        found.sample = None
+        return found
 
     def _prepare(self, rows: Callable[[], DenseRows | CSRRows]) -> None:
         #: Whether products are with columns in memory one by one.
@@ -316,6 +330,9 @@ def _numbers_touched(problem: Problem) -> float:
     return n_numbers(problem)
 
 
-@remembered_of_rows
 def _as_arrays(problem: Problem) -> WholeArrays:
-    return WholeArrays(problem)
+    """Return the arrays that are kept, or, of problems that share their rows, those of other targets with these."""
+    kept: WholeArrays | None = problem.of_rows.get("arrays")
+    if kept is None or not kept.is_of(problem):
+        problem.of_rows["arrays"] = kept = WholeArrays(problem) if kept is None else kept.of_targets(problem)
+    return kept

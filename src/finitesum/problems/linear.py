@@ -253,7 +253,7 @@ class Problem:
 
     @cached_property
     def of_rows(self) -> dict[str, Any]:
-        """The same of rows, weights and loss alone: shared with the problems that differ in penalty or batch size."""
+        """The same of rows, weights and loss alone: shared with problems that differ in penalty, batch size or targets."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -281,6 +281,11 @@ class Problem:
             kept.update({name: known[name] for name in names if name in known})
         vars(batched)["of_rows"] = self.of_rows
         return batched
+
+    @property
+    def n_sharing(self) -> int:
+        """How many problems share what is derived from the rows: see `share_rows`."""
+        return int(self.of_rows.get("n_sharing", 1))
 
     @property
     def slopes_shape(self) -> tuple[int, ...]:
@@ -354,3 +359,11 @@ class Problem:
             arrays, sizes = (*self.rows[:-3], self.targets, self.offsets, self.weights), self.rows[-3:]
         loss = type(self.loss).__module__, repr(self.loss)  # the number of outputs follows from it and the targets' shape
         return digest_of(arrays, (*loss, described(self.penalty), repr(self.constraint.to_dict()), sizes, self.batch_size))
+
+
+def share_rows(problems: list[Problem]) -> None:
+    """Let problems that differ in targets, offsets, penalty or set alone share what is derived from their rows."""
+    memory = problems[0].of_rows
+    memory["n_sharing"] = len(problems)
+    for one in problems[1:]:
+        vars(one)["of_rows"] = memory

@@ -16,7 +16,7 @@ def remembered(function: "Callable[[Problem], T]") -> "Callable[[Problem], T]":
 
 
 def remembered_of_rows(function: "Callable[[Problem], T]") -> "Callable[[Problem], T]":
-    """Return the same of a function that sees neither penalty nor set nor batch size: kept in `Problem.of_rows`."""
+    """Return the same of a function that sees rows, weights and loss alone, not targets: kept in `Problem.of_rows`."""
     return _kept_in("of_rows", function)
 
 

@@ -121,7 +121,7 @@ def _for_quadratic(problem: Problem, shape: str, options: dict[str, Any], tol: f
     """Return one step of Newton's method, or conjugate gradients where a factor is likely to take longer."""
     by_one_step = Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     costs = costs_of(problem)
-    of_step = 1e-9 * (problem.n_rows * costs.hessian + costs.factor)
+    of_step = 1e-9 * (problem.n_rows * costs.hessian + costs.factor) / problem.n_sharing
     if of_step <= FEW_CALLS or is_parted(problem):
         return by_one_step
     if has_few_rows(problem):

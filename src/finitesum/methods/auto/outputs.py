@@ -5,9 +5,10 @@ from finitesum.evaluation.row_space import is_wide
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto.penalties import by_groups, by_prox
 from finitesum.methods.auto.sets import for_set
-from finitesum.methods.auto.sizes import ALL_COLUMNS, FEW_CALLS, of_newton
+from finitesum.methods.auto.sizes import ALL_COLUMNS, FEW_CALLS, MOST_BYTES, of_newton
 from finitesum.methods.base import Alternative, Choice, Method, is_suited
-from finitesum.methods.class_costs import is_worth_epochs, nanoseconds_of_factor
+from finitesum.methods.class_costs import is_worth_epochs, nanoseconds_of_factor, nanoseconds_of_pass
+from finitesum.methods.cost_model import are_squares_of_outputs, costs_of
 from finitesum.methods.newton.multinomial_newton import is_cheap
 from finitesum.methods.set_forecasts import SORTING
 from finitesum.problems.linear import Problem
@@ -22,6 +23,9 @@ FEW_OF_OUTPUTS, FEW_MULTIPLICATIONS = 100, 1e8
 #: they are left out where SDCA is worth its epochs, with which L-BFGS begins (the 20 classes of raw counts of news20, 1.3
 #: million entries, need thousands of products).
 MOST_SEEN = 1e6
+
+#: Passes that L-BFGS takes for several targets with the squared loss, about.
+USUAL_PASSES = 30.0
 
 #: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
 LITTLE = 2e5
@@ -68,6 +72,13 @@ def _by_forecast(problem: Problem, what: str, tol: float, begun: str) -> Choice:
     return Choice(with_label(first), reason, seconds[first], forecasts.traits_of(problem).optimality, found)
 
 
+def _is_worth_a_system(problem: Problem) -> bool:
+    """Return whether the rows' Hessian and its factor take less than the passes that L-BFGS is likely to need."""
+    costs, most = costs_of(problem.one_output), USUAL_PASSES * nanoseconds_of_pass(problem, is_single=False)
+    is_small = 16.0 * problem.one_output.dim**2 <= MOST_BYTES
+    return is_small and problem.n_rows * costs.hessian + costs.factor <= max(1e9 * FEW_CALLS, most)
+
+
 def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
     """Return the method for several outputs."""
     what = f"{problem.n_outputs} outputs at once"
@@ -77,6 +88,10 @@ def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
         if is_quadratic or (problem.dim <= ALL_COLUMNS and of_newton(problem) <= FEW_CALLS):
             return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables, on a set")
         return for_set(problem, f"{what}, in {problem.dim:,} variables", {}, tol, begun)
+    if are_squares_of_outputs(problem) and _is_worth_a_system(problem):
+        return Choice(
+            as_method("newton"), f"{what}: a quadratic is one step of Newton's method, by one Hessian of the rows"
+        )
     if problem.is_smooth and not problem.term.has_weights:
         is_loose = not problem.term.ridge > 0.0 and problem.dim <= ALL_COLUMNS
         is_few = problem.dim <= FEW_OF_OUTPUTS or (is_loose and problem.n_rows * problem.dim**2 <= FEW_MULTIPLICATIONS)

@@ -21,10 +21,12 @@ exact, gradients not. Of many rows every k-th stands for all, while steps leave 
    the least (`finitesum.methods.subproblems.lattice`), which need not be the nearest to the solution.
 3. *Few rows.* With fewer rows than columns and an l2 penalty no Hessian of all columns is formed: steps come from the
    products of rows (`finitesum.methods.newton.few_rows`), several in a pass where reading the rows costs more.
-4. *The last step* needs no Hessian of its own. A full step d leaves about M ||d||^2 / 2 of the gradient, with H's Lipschitz
+4. *Several targets.* Of the squared loss all outputs have the same Hessian, that of the rows, and of problems that differ
+   in their targets all have it, and its factor: it is made once.
+5. *The last step* needs no Hessian of its own. A full step d leaves about M ||d||^2 / 2 of the gradient, with H's Lipschitz
    constant M, and the next step e by the same H leaves M ||d|| ||e||: if the first one left a fraction r of the
    optimality, the next one leaves 2 r. Where that meets tol it is taken in the same pass, which then has 2 m gradients.
-5. *Expected Hessians.* For targets of the model the mean of phi'' may be a number whatever the mean is, as that of the
+6. *Expected Hessians.* For targets of the model the mean of phi'' may be a number whatever the mean is, as that of the
    Gamma loss is. The first Hessian has that number in the place of each row's phi'' [3]: it is near the Hessian at the
    solution, so that four more full steps at most follow in the same pass. From the second one on, as many steps as would
    meet tol at their rate must cost no more than two with Hessians of their own. So runs begin whose coefficients are 0;
@@ -41,15 +43,16 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.hessian import ENOUGH_ROWS, hessian_in_single, is_part_enough, is_single
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import in_extended_precision, is_rounded, is_rounded_by_norms
 from finitesum.methods.base import SumMethod
-from finitesum.methods.cost_model import has_few_rows, hessian_in_gradients, threads_for_factors
+from finitesum.methods.cost_model import are_squares_of_outputs, has_few_rows, hessian_in_gradients, threads_for_factors
 from finitesum.methods.newton.few_rows import end_of_steps, step_from_gradient
 from finitesum.methods.newton.last_digits import point_on_grid
 from finitesum.methods.newton.searches import ACCURACY, searched
+from finitesum.methods.newton.squares import Hessian, of_squares, step_of_outputs
 from finitesum.methods.parameters import StepSize
 from finitesum.methods.snapshot import Snapshot, sizes_of, smooth_gradient, smooth_hessian, take_snapshot, with_majorants
 from finitesum.methods.subproblems.line_search import is_enough
@@ -118,11 +121,6 @@ def _curvatures(problem: AnySum, state: NewtonState) -> Snapshot:
     return with_majorants(problem, state.snapshot, state.theta, where_zero=state.n_stuck > 0)
 
 
-class _Hessian(NamedTuple):
-    matrix: Matrix = np.empty((0, 0))
-    factor: Matrix | None = None  # Cholesky's, where it is known
-
-
 def _has_expected(problem: AnySum) -> bool:
     """Return whether the mean of phi'' over targets is a number that a Hessian of rows in memory can be made of."""
     is_known = isinstance(problem, Problem) and hasattr(problem.loss, "constant_information")
@@ -131,7 +129,7 @@ def _has_expected(problem: AnySum) -> bool:
 
 def _model(
     problem: AnySum, state: NewtonState, *, is_one_step: bool, is_expected: bool = False
-) -> tuple[_Hessian, Vector | None, int, bool]:
+) -> tuple[Hessian, Vector | None, int, bool]:
     """Return the Hessian of the smooth part of F; with few rows the step in its place; how many of components' that takes.
 
     And whether the next one is summed in single precision. The expected Hessian is that of phi'' of the mean target.
@@ -140,21 +138,25 @@ def _model(
     if is_expected:
         loss = cast(Any, problem).loss
         here = here._replace(curvatures=np.full(here.curvatures.size, loss.scale * loss.constant_information()))
+    if are_squares_of_outputs(problem):
+        return Hessian(), step_of_outputs(problem, state.gradient), m, False
     if isinstance(problem, FiniteSum) or not problem.convex:
-        return _Hessian(with_positive_eigenvalues(smooth_hessian(problem, here))), None, m, False
+        return Hessian(with_positive_eigenvalues(smooth_hessian(problem, here))), None, m, False
     if has_few_rows(problem):
         if state.is_precise:
-            return _Hessian(), step_from_gradient(problem, here.curvatures, state.gradient), m, False
+            return Hessian(), step_from_gradient(problem, here.curvatures, state.gradient), m, False
         end, n_steps = end_of_steps(problem, here, state.tol, is_one=is_one_step)
-        return _Hessian(), end - state.x, n_steps * m, False
+        return Hessian(), end - state.x, n_steps * m, False
+    if problem.n_sharing > 1 and not is_parted(problem) and problem.loss.d2_lipschitz() == 0.0:
+        return of_squares(problem, here.curvatures), None, m, False
     every = problem.n_rows // (ENOUGH_ROWS * problem.dim) if state.is_rough else 1
     is_tried = (state.in_single or every > 1) and not state.is_precise
     if is_tried and (found := hessian_in_single(problem, here.curvatures, every)) is not None:
-        return _Hessian(*found), None, -(-m // every), state.in_single
-    return _Hessian(smooth_hessian(problem, here)), None, m, every > 1 and state.in_single
+        return Hessian(*found), None, -(-m // every), state.in_single
+    return Hessian(smooth_hessian(problem, here)), None, m, every > 1 and state.in_single
 
 
-def _step(problem: AnySum, hessian: _Hessian, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
+def _step(problem: AnySum, hessian: Hessian, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
     """Return the step to the minimiser of the model, or the known one, and the change of F that its slope predicts."""
     w, is_quadratic = state.x, isinstance(problem, Problem) and problem.loss.d2_lipschitz() == 0.0
     if known is not None:
@@ -219,7 +221,7 @@ def _comes_closer(problem: AnySum, state: NewtonState, there: NewtonState) -> bo
     return rise <= HIDDEN * size and there.snapshot.optimality < state.snapshot.optimality
 
 
-def _with_last_step(problem: AnySum, hessian: _Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
+def _with_last_step(problem: AnySum, hessian: Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
     """Return the state after one more step with the Hessian of the last, a full one, where that is likely to meet tol."""
     found, tol = there.snapshot.optimality, state.tol
     if found <= tol or there.is_precise or not 2.0 * found * found <= LIKELY * tol * state.snapshot.optimality:
@@ -227,7 +229,7 @@ def _with_last_step(problem: AnySum, hessian: _Hessian, state: NewtonState, ther
     return _again(problem, hessian, there)
 
 
-def _again(problem: AnySum, hessian: _Hessian, there: NewtonState) -> NewtonState:
+def _again(problem: AnySum, hessian: Hessian, there: NewtonState) -> NewtonState:
     """Return the state after another full step with the Hessian of the last; at the same point where that does not help."""
     direction, predicted = _step(problem, hessian, None, there)
     if _is_hidden(problem, there, predicted):
@@ -238,7 +240,7 @@ def _again(problem: AnySum, hessian: _Hessian, there: NewtonState) -> NewtonStat
     return there._replace(n_gradients=end.n_gradients)
 
 
-def _with_expected_steps(problem: AnySum, hessian: _Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
+def _with_expected_steps(problem: AnySum, hessian: Hessian, state: NewtonState, there: NewtonState) -> NewtonState:
     """Return the state after further full steps with the expected Hessian, which leave about the same part each.
 
     From the second step on, as many as would meet tol at their rate must cost no more than two with Hessians of their own.
