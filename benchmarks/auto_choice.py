@@ -75,11 +75,11 @@ CORNERED = ("hinge", "hinge", "hinge", "absolute", "quantile", "epsilon-insensit
 #: The first of the draws with several classes, and how many these are, at least and at most.
 CLASSES, N_CLASSES = 4000, (3, 12)
 
-#: The first of the draws that have an l1 penalty each.
-WITH_L1 = 5000
+#: The first of the draws that have an l1 penalty each, and the first of those that have the squared loss, too.
+WITH_L1, QUADRATIC = 5000, 6000
 
 #: Kinds of draws that regrets are shown of.
-KINDS = ("l2", "l1", "corners", "classes")
+KINDS = ("l2", "l1", "quadratic l1", "corners", "classes")
 
 #: Runs that are measured of a method on a draw, and those at most that compile and are not.
 N_RUNS, MOST_COMPILED = 2, 4
@@ -183,7 +183,7 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4 if k < CLASSES else 8) == 1)
     if CLASSES <= k < WITH_L1:
         return _with_classes(rng, family, X)
-    of_means = k // 16 % 3 == 2 if k >= WITH_L1 else OF_MEANS <= k < CORNERS
+    of_means = k // 16 % 3 == 2 if WITH_L1 <= k < QUADRATIC else OF_MEANS <= k < CORNERS
     X = X * (3.0 / float(np.abs(X).max())) if of_means else X  # so that exp does not overflow
     n, d = X.shape
     signal = X @ rng.standard_normal(d)
@@ -198,6 +198,7 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     if k >= WITH_L1:
         kind, loss = str(rng.choice(["l1", "l1", "elastic-net"])), str(rng.choice(SMOOTH_LOSSES))
         tol = float(10.0 ** -rng.uniform(2.0, 8.0))
+        loss = "squared" if k >= QUADRATIC else loss
     elif k >= CORNERS:
         kind, loss = "l2", str(rng.choice(CORNERED))
         C, tol = float(10 ** rng.uniform(-2.0, 2.0)), float(10.0 ** -rng.uniform(2.0, 8.0))
@@ -214,7 +215,7 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
         y = {"gamma": varied + 1e-9, "tweedie": varied * (number > 0.0)}.get(loss, number)
     elif loss == "poisson":
         y = rng.poisson(np.exp(np.clip(0.3 * signal, -3, 3))).astype(float)
-    elif loss == "huber":
+    elif loss in ("huber", "squared"):
         y = signal + noise * rng.standard_t(3, n)
     alpha, l1_ratio = 1.0 / (C * n), {"l1": 1.0, "elastic-net": 0.5}.get(kind, 0.0)
     scale = float(np.linalg.norm(X.T @ y) / n) + 1e-300
@@ -404,12 +405,14 @@ def _kind_of(problem: Problem) -> str:
         return "classes"
     if not problem.loss.is_smooth():
         return "corners"
-    return "l1" if problem.term.has_l1 else "l2"
+    if not problem.term.has_l1:
+        return "l2"
+    return "quadratic l1" if problem.loss.d2_lipschitz() == 0.0 else "l1"
 
 
 def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
     """Return those of the half that is fitted to, by kind and method; a method that was given up counts by its limit."""
-    found: dict[str, dict[str, list[Observation]]] = {"l2": {}, "l1": {}, "classes": {}}
+    found: dict[str, dict[str, list[Observation]]] = {"l2": {}, "l1": {}, "quadratic l1": {}, "classes": {}}
     for (half, k), lines in read(table).items():
         if half != "fit" or CORNERS <= k < CLASSES:
             continue
@@ -525,7 +528,7 @@ def fit(table: Path) -> None:
         "# effects: factor, least and largest feature.",
     ]
     for of_draws, methods in observations(table).items():
-        kind = {"l2": "smooth"}.get(of_draws, of_draws)
+        kind = {"l2": "smooth", "quadratic l1": "quadratic"}.get(of_draws, of_draws)
         for name, seen in methods.items():
             found = fitted(name, seen)
             print(f"{kind} {name}: {found['n']} runs, error {found['error']:.2f} of log seconds")

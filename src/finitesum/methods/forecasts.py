@@ -309,7 +309,9 @@ def _figures(name: str, problem: Problem) -> dict[str, Any]:
 def _kind(problem: Problem) -> str:
     if problem.n_outputs > 1:
         return "classes"
-    return "smooth" if problem.is_smooth else "l1"
+    if problem.is_smooth:
+        return "smooth"
+    return "quadratic" if problem.loss.d2_lipschitz() == 0.0 else "l1"
 
 
 def has_factor(problem: Problem) -> bool:
