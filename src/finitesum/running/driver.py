@@ -35,7 +35,9 @@ from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
 from finitesum.problems.one_file import can_be_one_file, has_small_components, in_one_file
 from finitesum.problems.partitioned import is_parted
+from finitesum.problems.used_columns import UsedColumns, in_used_columns
 from finitesum.running import checkpoint as checkpoints
+from finitesum.running.all_columns import with_all_columns, within_used
 from finitesum.running.ending import result_of
 from finitesum.running.handover import WithoutBarrier
 from finitesum.running.observers import print_line, progress
@@ -146,6 +148,21 @@ def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any
         raise ValueError(f"earlier must be a result of {method!r}, got one of {earlier.method!r}.")
     if earlier.x.shape != (problem.dim,):
         raise ValueError(f"earlier must be a result on this problem of {problem.dim} variables, got {earlier.x.size}.")
+
+
+def _in_used_columns(
+    problem: AnyProblem, x0: Any, resumed: str | Path | None, earlier: Result | None
+) -> UsedColumns | None:
+    """Return the problem in the columns that have entries, None where a run is in all: see there, or it was begun so."""
+    if not isinstance(problem, Problem) or (used := in_used_columns(problem)) is None:
+        return None
+    if x0 is not None and used.inward(_checked_start(problem, x0)) is None:
+        return None
+    if earlier is not None and within_used(earlier, used) is None:
+        return None
+    if resumed is not None and checkpoints.n_variables(resumed) == problem.dim:
+        return None
+    return used
 
 
 def minimize(
@@ -264,6 +281,26 @@ def minimize(
         raise ValueError(f'scale_columns must be True, False or "auto", got {scale_columns!r}.')
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
+    if (used := _in_used_columns(problem, x0, checkpoint if resume else None, earlier)) is not None:
+        found = minimize(
+            used.problem,
+            None if x0 is None else used.inward(_checked_start(problem, x0)),
+            method=method,
+            options=options,
+            tol=tol,
+            max_iter=max_iter,
+            sampling=sampling,
+            random_state=random_state,
+            measure_every=measure_every,
+            callback=None if callback is None else lambda report: callback(with_all_columns(report, used)),
+            verbose=verbose,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+            resume=resume,
+            earlier=None if earlier is None else within_used(earlier, used),
+            scale_columns=scale_columns,
+        )
+        return with_all_columns(found, used)
     with limited_blas(threads_for_all(problem)):
         begun = checkpoints.begun_with(checkpoint) if checkpoint is not None and resume else ""
         choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)

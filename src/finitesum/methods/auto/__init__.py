@@ -44,6 +44,7 @@ from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import n_entries
+from finitesum.problems.used_columns import in_used_columns
 
 #: A forecast by the fastest one, and the seconds, within which Newton's method is preferred: it reaches the last digits.
 NEAR, SOON = 1.15, 0.02
@@ -82,6 +83,8 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     >>> choose(problem).method.name
     'newton'
     """
+    if isinstance(problem, Problem) and (used := in_used_columns(problem)) is not None:
+        problem = used.problem  # which runs are on
     with limited_blas(threads_for_all(problem)):
         choice = _chosen(problem, tol, n_threads, begun)
     if isinstance(problem, Problem) and getattr(problem.rows, "is_elsewhere", False):
