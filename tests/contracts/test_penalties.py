@@ -187,9 +187,19 @@ def test_the_method_that_is_chosen_can_treat_the_penalty(setting, form):
 
 @pytest.mark.parametrize(("l1_ratio", "why"), [(0.0, "penalty weights"), (0.5, "an l1 penalty")])
 def test_the_reason_names_the_penalty_of_several_outputs(l1_ratio, why):
+    classes = np.arange(len(NUMBERS)) % 3
+    problem = Problem.linear(X, classes, loss="multinomial", alpha=0.1, l1_ratio=l1_ratio, penalty_weights=WEIGHTS)
+    assert f"3 outputs at once with {why}, in" in choose(problem).reason
+
+
+def test_squares_of_several_outputs_are_one_system_with_penalty_weights_too():
     targets = np.column_stack([NUMBERS, NUMBERS[::-1]])
-    problem = Problem.linear(X, targets, loss="squared", alpha=0.1, l1_ratio=l1_ratio, penalty_weights=WEIGHTS)
-    assert f"2 outputs at once with {why}, in" in choose(problem).reason
+    problem = Problem.linear(X, targets, loss="squared", alpha=0.1, penalty_weights=WEIGHTS)
+    result = minimize(problem, tol=1e-12)
+    assert (result.method.name, result.n_hessian_passes) == ("newton", 1.0)
+    for k, target in enumerate(targets.T):
+        one = Problem.linear(X, target, loss="squared", alpha=0.1, penalty_weights=WEIGHTS)
+        np.testing.assert_allclose(result.x.reshape(2, -1)[k], minimize(one, tol=1e-12).x, rtol=1e-10)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

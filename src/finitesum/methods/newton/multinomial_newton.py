@@ -8,8 +8,8 @@ exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m compone
         columns in the span of the rows (`finitesum.evaluation.row_space`)
 cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)) ||g|| [2], or 0.6 tol: no step is
         solved more exactly than tol needs. A product with H reads the data twice, is charged as a pass of component
-        gradients, and is a pass of the run; the end of a step is another. The preconditioner of class k is the Cholesky
-        factor of
+        gradients, and is a pass of the run; the end of a step is another. On small data a pass goes on for a million
+        numbers, or to the end of a step. The preconditioner of class k is the Cholesky factor of
 
             sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
@@ -36,6 +36,7 @@ import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
 from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.vectors import sum_of_squares
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
@@ -55,6 +56,7 @@ from finitesum.methods.subproblems.line_search import halved, rounding_of
 from finitesum.methods.subproblems.positive_definite import raised_factor, solve_spd
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
+from finitesum.problems.rows import n_entries
 
 #: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most this many products.
 EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
@@ -67,6 +69,9 @@ PLAIN_PRODUCTS = 10
 
 #: What a step's residual may be, by the tolerance, so that the rest is for what the model misses, and by the gradient.
 NEEDED, MOST_LEFT = 0.6, 0.25
+
+#: Numbers, stored ones and variables, that products read in no time, about a millisecond.
+NO_TIME = 1e6
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
@@ -88,6 +93,7 @@ class MultinomialState(NamedTuple):
     preconditioner: Preconditioner = np.zeros((0, 0))
     direction: Vector = np.zeros(0)  # of the step, as far as the run with the diagonal preconditioner has found it
     cg: ConjugateGradients = ConjugateGradients()  # for the rest of the direction
+    enough: float = 0.0  # what the residual may be
 
 
 @dataclass(frozen=True)
@@ -150,10 +156,12 @@ class MultinomialNewton(SumMethod):
             return _stepped(problem, state, _exact(problem, state), problem.n_components)
         if state.cg.residual.size == 0:
             state = _begun(problem, state)
-        if _is_solved(problem, state):
-            direction = state.direction + state.cg.solution
-            return _stepped(problem, state, direction if direction.any() else state.cg.direction, 0)
-        return _multiplied(problem, state)
+        for _ in range(_products_a_pass(problem)):
+            if _is_solved(problem, state):
+                direction = state.direction + state.cg.solution
+                return _stepped(problem, state, direction if direction.any() else state.cg.direction, 0)
+            state = _multiplied(problem, state)
+        return state
 
     def estimate(self, problem: Problem, state: MultinomialState) -> float:
         """Return the optimality at the end of a step, where it is known exactly; NaN within one."""
@@ -200,16 +208,22 @@ def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
     curvatures = several.curvatures_by_row(problem, state.scores)
     diagonals = _preconditioner(problem, curvatures, is_factored=False)
     cg = begun(-state.gradient, _preconditioned(diagonals, -state.gradient))
-    return state._replace(curvatures=curvatures, preconditioner=diagonals, direction=np.zeros(problem.dim), cg=cg)
+    size = math.sqrt(sum_of_squares(state.gradient))
+    enough = min(0.5, math.sqrt(float(np.abs(state.gradient).sum()))) * size
+    enough = max(enough, min(NEEDED * state.tol, MOST_LEFT * size))
+    none = np.zeros(problem.dim)
+    return state._replace(curvatures=curvatures, preconditioner=diagonals, direction=none, cg=cg, enough=enough)
+
+
+def _products_a_pass(problem: Problem) -> int:
+    """Return how many products a pass may take: one, and more where these take no time."""
+    return max(1, int(NO_TIME / (problem.n_outputs * (n_entries(problem.rows) + problem.rows.dim()))))
 
 
 def _is_solved(problem: Problem, state: MultinomialState) -> bool:
     """Return whether H p = -g is solved to the accuracy that Newton's method needs here, or cannot be solved better."""
-    size = float(np.linalg.norm(state.gradient))
-    left = float(np.linalg.norm(state.cg.residual))
-    enough = min(0.5, math.sqrt(float(np.abs(state.gradient).sum()))) * size
-    enough = max(enough, min(NEEDED * state.tol, MOST_LEFT * size))
-    return state.cg.is_over or state.cg.n_products == problem.dim or left <= enough
+    left = math.sqrt(sum_of_squares(state.cg.residual))
+    return state.cg.is_over or state.cg.n_products == problem.dim or left <= state.enough
 
 
 def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
