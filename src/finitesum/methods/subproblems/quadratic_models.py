@@ -53,6 +53,9 @@ FEW_COORDINATES, MOST_COORDINATES = 64, 2000
 #: or is not downhill.
 SHIFTS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
+#: The least curvature that is divided by.
+TINY = 1e-300
+
 #: Fewer variables than this have their eigenvalues computed exactly.
 FEW = 200
 
@@ -246,7 +249,8 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
         else:
             assert intervals is not None
             by_descent = tolerance if y.size > FEW_COORDINATES else 0.0
-            w = _started(intervals, raised, gradient, y, start, by_descent)
+            has_intercept = term.n_blocks == term.n_free == 1
+            w = _started(intervals, raised, gradient, y, start, by_descent, has_intercept=has_intercept)
             if by_descent > 0.0 and term.optimality(w, gradient + raised @ (w - y)) <= by_descent:
                 return w
             w = minimised(intervals, raised, gradient, y, w, tolerance)
@@ -258,10 +262,20 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     return best
 
 
-def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector, w: Vector, tolerance: float) -> Vector:
+def _started(
+    intervals: Intervals,
+    hessian: Matrix,
+    gradient: Vector,
+    y: Vector,
+    w: Vector,
+    tolerance: float,
+    *,
+    has_intercept: bool = False,
+) -> Vector:
     """Return a point of the set with most of the minimiser's active set, by coordinate descent from one, w.
 
-    With a tolerance it is the minimiser to that accuracy, where that takes few passes.
+    With a tolerance it is the minimiser to that accuracy, where that takes few passes. An intercept follows the other
+    coordinates beside columns far from 0, which so see centred ones.
     """
     slope = gradient + hessian @ (w - y)
     if intervals.sizes.size and not intervals.is_equal:
@@ -269,8 +283,27 @@ def _started(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector,
     if not intervals.is_equal and not is_settled(intervals, w, slope):
         w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
         ends = DESCENT_PASSES, most_settled, CLOSE * tolerance / math.sqrt(w.size)
-        descend(hessian, w, slope, intervals.thresholds, intervals.lower, intervals.upper, ends)
+        limits = intervals.thresholds, intervals.lower, intervals.upper
+        goes = _descend_beside_intercept if has_intercept and _is_far_from_centred(hessian) else descend
+        goes(hessian, w, slope, *limits, ends)
     return w
+
+
+def _is_far_from_centred(hessian: Matrix) -> bool:
+    """Return whether the last coordinate, an intercept, shares more with the others than it could with orthogonal ones."""
+    curvatures, last = np.diagonal(hessian)[:-1], hessian[-1, -1]
+    return last > 0.0 and bool((hessian[:-1, -1] ** 2 / np.maximum(curvatures, TINY)).sum() > last)
+
+
+def _descend_beside_intercept(
+    hessian: Matrix, w: Vector, slope: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
+) -> None:
+    """Do what `descend` does in all coordinates but the last one, which is at its best whatever they are."""
+    across, curvature = hessian[:-1, -1], hessian[-1, -1]
+    reduced, at = hessian[:-1, :-1] - np.outer(across, across / curvature), w[:-1].copy()
+    descend(reduced, at, slope[:-1] - across * (slope[-1] / curvature), thresholds[:-1], lower[:-1], upper[:-1], ends)
+    w[-1] -= (slope[-1] + across @ (at - w[:-1])) / curvature
+    w[:-1] = at
 
 
 def _started_in_ball(
