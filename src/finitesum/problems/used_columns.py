@@ -32,7 +32,7 @@ class UsedColumns:
     @property
     def dim(self) -> int:
         """The number of variables in all columns."""
-        return (self.n_columns + self.problem.rows.intercept) * self.problem.n_outputs
+        return int(self.n_columns + self.problem.rows.intercept) * self.problem.n_outputs
 
     @cached_property
     def places(self) -> Indices:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import OptimizeResult
@@ -300,7 +300,7 @@ def minimize(
             earlier=None if earlier is None else within_used(earlier, used),
             scale_columns=scale_columns,
         )
-        return with_all_columns(found, used)
+        return cast(Result, with_all_columns(found, used))
     with limited_blas(threads_for_all(problem)):
         begun = checkpoints.begun_with(checkpoint) if checkpoint is not None and resume else ""
         choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)

@@ -139,7 +139,7 @@ def _model(
         loss = cast(Any, problem).loss
         here = here._replace(curvatures=np.full(here.curvatures.size, loss.scale * loss.constant_information()))
     if are_squares_of_outputs(problem):
-        return Hessian(), step_of_outputs(problem, state.gradient), m, False
+        return Hessian(), step_of_outputs(cast(Problem, problem), state.gradient), m, False
     if isinstance(problem, FiniteSum) or not problem.convex:
         return Hessian(with_positive_eigenvalues(smooth_hessian(problem, here))), None, m, False
     if has_few_rows(problem):
