@@ -91,6 +91,22 @@ def counts(n: int, d: int, seed: int) -> Callable[[Path], tuple[Any, Any]]:
     return load
 
 
+def hashed(n: int, d: int, words: int, seed: int) -> Callable[[Path], tuple[Any, Any]]:
+    """Return a loader of documents with Zipf's frequencies, rows of length 1, whose words are hashed to d columns."""
+
+    def load(folder: Path) -> tuple[Any, Any]:
+        rng = np.random.default_rng(seed)
+        frequencies, places = 1.0 / np.arange(1, words + 1), rng.permutation(d)[:words]
+        chosen = [np.unique(rng.choice(words, 100, p=frequencies / frequencies.sum())) for _ in range(n)]
+        values = np.concatenate([np.full(row.size, row.size**-0.5) for row in chosen])
+        columns, starts = places[np.concatenate(chosen)], np.cumsum([0, *(row.size for row in chosen)])
+        X = sp.csr_array((values, columns.astype(np.int32), starts.astype(np.int32)), shape=(n, d))
+        X.sort_indices()
+        return X, (X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) > 0.0).astype(int)
+
+    return load
+
+
 def spectrum(n: int, d: int, n_classes: int, seed: int, decay: float = 0.7) -> Callable[[Path], tuple[Any, Any]]:
     """Return a loader of dense rows like embeddings, with singular values k^-decay."""
 
@@ -154,6 +170,8 @@ CASES: dict[str, Case] = {
     "counts 1,993 x 7,862": Case("generated", counts(1993, 7862, 1), "logistic"),
     "counts 1,427 x 4,322": Case("generated", counts(1427, 4322, 2), "logistic"),
     "counts 8,000 x 20,000, squared hinge": Case("generated", counts(8000, 20000, 3), "squared-hinge"),
+    "hashed text 5,000 x 1,048,576": Case("generated", hashed(5000, 2**20, 30000, 17), "logistic", 10.0),
+    "hashed text 5,000 x 1,048,576, squared hinge": Case("generated", hashed(5000, 2**20, 30000, 17), "squared-hinge"),
     "embeddings 5,000 x 768": Case("generated", spectrum(5000, 768, 2, 4), "logistic", 0.1, True),
     "embeddings 5,000 x 768, 4 classes": Case("generated", spectrum(5000, 768, 4, 5), "logistic", 10.0, True),
     "embeddings 20,000 x 256, 6 classes": Case("generated", spectrum(20000, 256, 6, 6), "logistic", 1.0, True),
