@@ -1,5 +1,7 @@
 """Ridge and LinearRegressor of several targets: what they find is what fits of single targets do, at the cost of one."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -72,3 +74,13 @@ def test_objectives_of_outputs_add_up():
     result = minimize(problem, tol=1e-10)
     assert (result.method.name, result.n_hessian_passes) == ("newton", 1.0)
     np.testing.assert_allclose(objectives_of_outputs(problem, result.x).sum(), result.fun, rtol=1e-12)
+
+
+def test_what_one_run_for_all_does_not_reach_single_ones_do():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((200, 8)) + 1e4, rng.standard_normal((200, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = Ridge(alpha=1.0, tol=1e-10).fit(X, Y)
+    assert model.optimality_ <= 1e-10
+    assert model.objective_.shape == (4,)

@@ -5,7 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from finitesum import LinearSVC, LogisticRegression, Problem, Ridge, minimize
+from finitesum.estimators.path import logistic_path
 from finitesum.evaluation.optimality import evaluate
+from finitesum.problems.linear import share_rows
 from finitesum.problems.used_columns import in_used_columns
 
 D = 50_000
@@ -59,21 +61,24 @@ def test_what_needs_all_columns_has_them():
     for given in ({"alpha": 0.0}, {"alpha": 0.1, "penalty_weights": free}):
         assert in_used_columns(Problem.linear(X, u, loss="squared", **given)) is None
     assert in_used_columns(Problem.linear(X[:, np.unique(X.indices)], u, loss="squared", alpha=0.1)) is None
-    problem = Problem.linear(X, u, loss="squared", alpha=0.1)
-    start = np.zeros(D)
-    start[np.setdiff1d(np.arange(D), X.indices)[0]] = 1.0
-    sizes = []
-    result = minimize(problem, start, method="fg", tol=1e-9, callback=lambda report: sizes.append(report.x.size))
-    assert result.state.x.size == D == sizes[0]
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "multinomial"])
+@pytest.mark.parametrize("has_intercept", [False, True])
+def test_rows_without_any_entry_have_coefficients_of_0(loss, has_intercept):
+    y = np.arange(60) % (3 if loss == "multinomial" else 2)
+    problem = Problem.linear(sp.csr_array((60, 5000)), y, loss=loss, alpha=0.1, fit_intercept=has_intercept)
+    result = minimize(problem, tol=1e-8)
     assert result.success
+    assert not result.x.reshape(problem.n_outputs, -1)[:, :5000].any()
 
 
-@pytest.mark.parametrize("begins_in_all", [False, True])
-def test_resumed_runs_have_the_same_bits(tmp_path, begins_in_all):
+@pytest.mark.parametrize("has_others", [False, True])
+def test_resumed_runs_have_the_same_bits(tmp_path, has_others):
     X, u, _ = hashed()
     problem, file = Problem.linear(X, of_loss("logistic", u), alpha=1e-4), tmp_path / "run.npz"
     start = None
-    if begins_in_all:
+    if has_others:  # a coefficient of a column without entries, which is left out
         start = np.zeros(D)
         start[np.setdiff1d(np.arange(D), X.indices)[0]] = 1.0
     given = {"method": "saga", "tol": 1e-12}
@@ -81,7 +86,7 @@ def test_resumed_runs_have_the_same_bits(tmp_path, begins_in_all):
     first = minimize(problem, start, **given, max_iter=5, checkpoint=file)
     resumed = minimize(problem, **given, max_iter=10, checkpoint=file, resume=True)
     np.testing.assert_array_equal(resumed.x, whole.x)
-    assert resumed.state.x.size == (D if begins_in_all else np.unique(X.indices).size)
+    assert resumed.state.x.size == np.unique(X.indices).size
     later = minimize(problem, **given, max_iter=6, earlier=first)  # the check of where it begins is a pass
     np.testing.assert_array_equal(later.x, whole.x)
 
@@ -106,3 +111,19 @@ def test_warm_starts_go_on():
     model.max_iter = 5000
     again = model.fit(X, u > 0.0)
     assert again.optimality_ <= 1e-8
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 1.0])
+def test_paths_carry_the_state_of_the_used_columns(l1_ratio):
+    X, u, _ = hashed(n=400, vocabulary=60, d=5000)
+    used = np.unique(X.indices)
+    given = {"Cs": [0.1, 1.0, 10.0], "solver": "lazy-newton", "tol": 1e-8, "l1_ratio": l1_ratio}
+    path, other = logistic_path(X, u > 0.0, **given), logistic_path(X[:, used], u > 0.0, **given)
+    np.testing.assert_allclose(np.asarray(path.coefs)[..., used], other.coefs, atol=1e-6)
+
+
+def test_targets_share_the_hessian_of_the_used_columns():
+    X, u, rng = hashed()
+    problems = [Problem.linear(X, rng.standard_normal(len(u)), loss="squared", alpha=0.1) for _ in range(3)]
+    share_rows(problems)
+    assert [in_used_columns(one).problem.n_sharing for one in problems] == [3, 3, 3]

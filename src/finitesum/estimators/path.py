@@ -23,6 +23,7 @@ from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem
+from finitesum.problems.used_columns import in_used_columns
 from finitesum.running.driver import Result
 
 #: Parameters of `LogisticRegression` that would be ignored.
@@ -68,12 +69,14 @@ def carried(problem: Any, last: Result) -> Result | None:
     state = last.state
     if not isinstance(state, LazyNewtonState) or state.n_sampled < problem.batched(last.batch_size).n_components:
         return None
-    ridge = problem.penalty.ridge()
-    gradient = state.gradient + (ridge - last.ridge) * problem.term.weights * state.x
-    factor, shift = factor_of(problem, state.hessian, ridge, state.shift)
-    state = state._replace(gradient=gradient, optimality=problem.term.optimality(state.x, gradient), factor=factor)
-    state = state._replace(shift=shift, pairs=no_pairs(problem.dim), gradient_ratio=math.nan)
-    return Result(x=state.x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
+    used = in_used_columns(problem) if state.x.size < problem.dim else None
+    within, ridge = problem if used is None else used.problem, problem.penalty.ridge()
+    gradient = state.gradient + (ridge - last.ridge) * within.term.weights * state.x
+    factor, shift = factor_of(within, state.hessian, ridge, state.shift)
+    state = state._replace(gradient=gradient, optimality=within.term.optimality(state.x, gradient), factor=factor)
+    state = state._replace(shift=shift, pairs=no_pairs(within.dim), gradient_ratio=math.nan)
+    x = state.x if used is None else used.outward(state.x)
+    return Result(x=x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 
 
 def path_of_classes(estimator: Any, data: LabelledData, Cs: Vector, n_threads: int | None = None) -> list[Result]:

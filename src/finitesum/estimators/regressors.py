@@ -152,15 +152,25 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         if hasattr(loss, "link_of") and self.fit_intercept and not is_begun:
             known = ((one.loss, one.targets, one.weights, one.offsets) for one in problems)
             starts = [np.append(np.zeros(one.dim - 1), best_constant(*of)) for one, of in zip(problems, known, strict=True)]
-        results = self._run(problems, (X, y, {"sample_weight": sample_weight, "offset": offset}), starts)
+        metadata = {"sample_weight": sample_weight, "offset": offset}
+        results = self._run(problems, (X, y, metadata), starts)
+        if problems[0].n_outputs > 1 and not results[0].success:  # the last digits are those of single targets
+            starts = list(results[0].x.reshape(problems[0].n_outputs, -1))
+            problems, total, X, y = self._problems(X, y, sample_weight, offset, reset=False)
+            results = self._run(problems, (X, y, metadata), starts)
         self._note_errors(problems, results, total)
         if problems[0].n_outputs > 1:
             self._note_targets(problems[0], results[0])
         return self
 
+    def _warn(self, result: Result) -> None:
+        if result.x.size <= self.n_features_in_ + 1:  # of one target: else they are run again, one by one
+            super()._warn(result)
+
     def _may_join(self) -> bool:
         """Return whether several targets may be one problem: of squares, where nobody sees runs of single ones."""
-        is_watched = self.callback is not None or self.warm_start or self.standard_errors or hasattr(self, "_near")
+        is_watched = self.callback is not None or bool(getattr(self, "_skl_callbacks", [])) or self.warm_start
+        is_watched = is_watched or self.standard_errors or hasattr(self, "_near")
         is_auto = isinstance(self.solver, str) and self.solver.lower() == "auto" and self.step_size == "auto"
         return is_auto and not is_watched and isinstance(self._loss(), Squared)
 

@@ -97,7 +97,7 @@ def _error(problem: Problem, w: Vector, value: float) -> float:
 
 
 def error_within(problem: Problem, w: Vector, value: float, mean_square: float, enough: float) -> float:
-    """Return the same, or a larger bound from sum_i p_i ||x_i||^2 where that is no more than enough: it reads no data."""
+    """Return what rounding errors may make of F at w: from sum_i p_i ||x_i||^2 alone, where that bound is small enough."""
     d, of_term = problem.rows.n_columns, abs(problem.term.value(w))
     sizes = math.sqrt(mean_square) * float(np.linalg.norm(w[:d])) + float(np.abs(w[d:]).sum())
     sizes += float(problem.weights @ np.abs(problem.offsets)) if problem.has_offsets else 0.0

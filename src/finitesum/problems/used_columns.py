@@ -48,10 +48,9 @@ class UsedColumns:
         found[self.places] = x
         return found
 
-    def inward(self, x: Vector) -> Vector | None:
-        """Return a point in the used columns, None where coefficients of others are not 0."""
-        found = x[self.places]
-        return found if np.count_nonzero(found) == np.count_nonzero(x) else None
+    def inward(self, x: Vector) -> Vector:
+        """Return a point in the used columns: the coefficients of others are left out, and so 0."""
+        return np.asarray(x[self.places])
 
 
 @remembered_of_rows
@@ -61,7 +60,7 @@ def _used_rows(problem: Problem) -> tuple[Indices, CSRRows] | None:
     is_used = np.zeros(rows.n_columns, dtype=bool)
     is_used[rows.columns] = True
     columns = np.flatnonzero(is_used)
-    if columns.size > MOST_USED * rows.n_columns:
+    if not 0 < columns.size <= MOST_USED * rows.n_columns:
         return None
     places = np.empty(rows.n_columns, dtype=rows.columns.dtype)
     places[columns] = np.arange(columns.size)
@@ -93,5 +92,6 @@ def in_used_columns(problem: Problem) -> UsedColumns | None:
         return None
     columns, fewer = known
     found = replace(problem, rows=fewer)
-    vars(found)["of_rows"] = problem.of_rows.setdefault("in_used_columns", {})
+    vars(found)["of_rows"] = memory = problem.of_rows.setdefault("in_used_columns", {})
+    memory["n_sharing"] = problem.n_sharing
     return UsedColumns(found, columns, rows.n_columns)

@@ -17,10 +17,9 @@ def with_all_columns(found: Any, used: UsedColumns) -> Any:
 
 
 def within_used(earlier: Result, used: UsedColumns) -> Result | None:
-    """Return the result of an earlier run as it was in the used columns; None where the run was in all."""
-    is_within = earlier.x.size == used.dim and earlier.state.x.size == used.problem.dim
-    if not is_within or (x := used.inward(earlier.x)) is None:
+    """Return the result of an earlier run as it was in the used columns; None where its state has all."""
+    if earlier.x.size != used.dim or earlier.state.x.size != used.problem.dim:
         return None
     earlier = copy(earlier)
-    earlier.x = x
+    earlier.x = used.inward(earlier.x)
     return earlier

@@ -198,13 +198,6 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(header, arrays)
 
 
-def n_variables(path: str | os.PathLike[str]) -> int:
-    """Return the number of variables that a run is in; 0 where no checkpoint says so."""
-    with suppress(CheckpointError, OSError):
-        return int(np.size(load(path).arrays.get("state.x", ())))
-    return 0
-
-
 def begun_with(path: str | os.PathLike[str]) -> str:
     """Return the name of the method that a run was begun with, and its solver; "" where no checkpoint says so.
 

@@ -150,17 +150,10 @@ def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any
         raise ValueError(f"earlier must be a result on this problem of {problem.dim} variables, got {earlier.x.size}.")
 
 
-def _in_used_columns(
-    problem: AnyProblem, x0: Any, resumed: str | Path | None, earlier: Result | None
-) -> UsedColumns | None:
-    """Return the problem in the columns that have entries, None where a run is in all: see there, or it was begun so."""
-    if not isinstance(problem, Problem) or (used := in_used_columns(problem)) is None:
-        return None
-    if x0 is not None and used.inward(_checked_start(problem, x0)) is None:
-        return None
-    if earlier is not None and within_used(earlier, used) is None:
-        return None
-    if resumed is not None and checkpoints.n_variables(resumed) == problem.dim:
+def _in_used_columns(problem: AnyProblem, earlier: Result | None) -> UsedColumns | None:
+    """Return the problem in the columns that have entries, None where a run is in all: see there."""
+    used = in_used_columns(problem) if isinstance(problem, Problem) else None
+    if used is None or (earlier is not None and within_used(earlier, used) is None):
         return None
     return used
 
@@ -281,7 +274,7 @@ def minimize(
         raise ValueError(f'scale_columns must be True, False or "auto", got {scale_columns!r}.')
     if resume and checkpoint is None:
         raise ValueError("resume needs the checkpoint file to go on from: give checkpoint=.")
-    if (used := _in_used_columns(problem, x0, checkpoint if resume else None, earlier)) is not None:
+    if (used := _in_used_columns(problem, earlier)) is not None:
         found = minimize(
             used.problem,
             None if x0 is None else used.inward(_checked_start(problem, x0)),

@@ -8,8 +8,8 @@ exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m compone
         columns in the span of the rows (`finitesum.evaluation.row_space`)
 cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)) ||g|| [2], or 0.6 tol: no step is
         solved more exactly than tol needs. A product with H reads the data twice, is charged as a pass of component
-        gradients, and is a pass of the run; the end of a step is another. On small data a pass goes on for a million
-        numbers, or to the end of a step. The preconditioner of class k is the Cholesky factor of
+        gradients, and is a pass of the run; the end of a step is another. On small data a pass is up to eight products,
+        with the end of their step. The preconditioner of class k is the Cholesky factor of
 
             sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 
@@ -70,8 +70,9 @@ PLAIN_PRODUCTS = 10
 #: What a step's residual may be, by the tolerance, so that the rest is for what the model misses, and by the gradient.
 NEEDED, MOST_LEFT = 0.6, 0.25
 
-#: Numbers, stored ones and variables, that products read in no time, about a millisecond.
-NO_TIME = 1e6
+#: Numbers, stored ones and variables, that products read in no time, about a millisecond, and products of a pass at most:
+#: a run may go so many passes over its limit.
+NO_TIME, MOST_AT_ONCE = 1e6, 8
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
@@ -217,7 +218,8 @@ def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
 
 def _products_a_pass(problem: Problem) -> int:
     """Return how many products a pass may take: one, and more where these take no time."""
-    return max(1, int(NO_TIME / (problem.n_outputs * (n_entries(problem.rows) + problem.rows.dim()))))
+    n = int(NO_TIME / (problem.n_outputs * (n_entries(problem.rows) + problem.rows.dim())))
+    return min(max(n, 1), MOST_AT_ONCE)
 
 
 def _is_solved(problem: Problem, state: MultinomialState) -> bool:
