@@ -41,7 +41,7 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.row_blocks import by_row, sum_over_blocks, sum_over_problems
-from finitesum.evaluation.row_products import combination, gram_diagonal, minorant_sums
+from finitesum.evaluation.row_products import combination, gram_diagonal, mean_square, minorant_sums
 from finitesum.losses import Cornered, Hinge
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem
@@ -84,25 +84,30 @@ def _radius(problem: Problem, w: Vector) -> float:
     return times * 10.0 ** math.ceil(math.log10(largest)) if largest < math.inf else math.inf
 
 
+def _error_of(problem: Problem, w: Vector, sizes: float) -> float:
+    """Return what rounding errors may make of F at w, where predictions are sums of absolute values of this mean size."""
+    scale = problem.loss.largest_slope() if isinstance(problem.loss, Cornered) else 1.0
+    return 4.0 * UNIT * (scale * (1.0 + sizes) + abs(problem.term.value(w)))
+
+
+def _beside_columns(problem: Problem, w: Vector) -> float:
+    """Return what intercept and offsets add to the mean size of predictions."""
+    of_offsets = float(problem.weights @ np.abs(problem.offsets)) if problem.has_offsets else 0.0
+    return float(np.abs(w[problem.rows.n_columns :]).sum()) + of_offsets
+
+
 def _error(problem: Problem, w: Vector, value: float) -> float:
     """Return what rounding errors may make of F at w: a few units of the sums of absolute values."""
-    d = problem.rows.n_columns
-    sizes = float(column_sizes(problem) @ np.abs(w[:d]) + np.abs(w[d:]).sum())
-    sizes += float(problem.weights @ np.abs(problem.offsets))
-    scale = problem.loss.largest_slope() if isinstance(problem.loss, Cornered) else 1.0
-    of_term = abs(problem.term.value(w))
+    sizes = float(column_sizes(problem) @ np.abs(w[: problem.rows.n_columns])) + _beside_columns(problem, w)
     if isinstance(problem.loss, Hinge) and 4.0 * UNIT * sizes > VISIBLE * value:
         sizes = _reaching_sizes(problem, w)
-    return 4.0 * UNIT * (scale * (1.0 + sizes) + of_term)
+    return _error_of(problem, w, sizes)
 
 
-def error_within(problem: Problem, w: Vector, value: float, mean_square: float, enough: float) -> float:
+def error_within(problem: Problem, w: Vector, value: float, enough: float) -> float:
     """Return what rounding errors may make of F at w: from sum_i p_i ||x_i||^2 alone, where that bound is small enough."""
-    d, of_term = problem.rows.n_columns, abs(problem.term.value(w))
-    sizes = math.sqrt(mean_square) * float(np.linalg.norm(w[:d])) + float(np.abs(w[d:]).sum())
-    sizes += float(problem.weights @ np.abs(problem.offsets)) if problem.has_offsets else 0.0
-    scale = problem.loss.largest_slope() if isinstance(problem.loss, Cornered) else 1.0
-    found = 4.0 * UNIT * (scale * (1.0 + sizes) + of_term)
+    of_columns = math.sqrt(mean_square(problem)) * float(np.linalg.norm(w[: problem.rows.n_columns]))
+    found = _error_of(problem, w, of_columns + _beside_columns(problem, w))
     return found if found <= enough else _error(problem, w, value)
 
 

@@ -151,7 +151,7 @@ def _check_earlier(earlier: Result, method: Method, problem: AnyProblem, x0: Any
 
 
 def _in_used_columns(problem: AnyProblem, earlier: Result | None) -> UsedColumns | None:
-    """Return the problem in the columns that have entries, None where a run is in all: see there."""
+    """Return the problem in the columns that have entries; None where there is none, or an earlier run was in all."""
     used = in_used_columns(problem) if isinstance(problem, Problem) else None
     if used is None or (earlier is not None and within_used(earlier, used) is None):
         return None

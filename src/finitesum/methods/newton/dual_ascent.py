@@ -58,12 +58,12 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.vectors import norm
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.row_blocks import Block, sum_over_blocks
-from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
+from finitesum.evaluation.row_products import combination, predictions
 from finitesum.losses import Cornered, RoundedCorner
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton import dual_arrays  # noqa: F401  which the kernels below run in on small data
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
+from finitesum.methods.newton.dual_metric import terms_of
 from finitesum.methods.newton.dual_points import (
     count_at_corners,
     loss_of,
@@ -83,9 +83,6 @@ from finitesum.methods.subproblems.line_search import is_enough, rounding_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.rows import n_entries
-
-#: An intercept is held so much more than coefficients are, as a row sees it: of sharp corners, of rounded ones.
-HOLD = 3.0, 30.0
 
 #: The accuracy of the first round, by the mean distance of predictions from corners; what the next one's is of it at most
 #: and at least, and the fraction of tol that the gap is expected to fall to with it.
@@ -119,9 +116,6 @@ OF_FACTOR, OF_READ = 8.0, 0.25
 #: Rounding errors of w, by its norm, that sweeps may add up to: of l2 w they are as much of the gradient.
 DRIFT = 1e-12
 
-#: The least ||x_i||^2 / l2 that is divided by.
-TINY = 1e-200
-
 
 class DualAscentState(NamedTuple):
     x: Vector  # the best iterate so far
@@ -145,41 +139,6 @@ class DualAscentState(NamedTuple):
     cg: ConjugateGradients
     n_gradients: int
     n_hessians: int
-
-
-class _Terms(NamedTuple):
-    """What does not change in a run."""
-
-    couplings: Vector  # ||x_i||^2 / l2 + 1 / mu
-    ridge: float  # l2
-    hold: float  # mu, infinite without an intercept
-
-
-@remembered
-def _hold(problem: Problem) -> float:
-    """Return mu: infinity without an intercept."""
-
-    def mean(block: Block, squares: Vector) -> float:
-        return float(block.view.weights @ squares)
-
-    if not problem.has_intercept:
-        return math.inf
-    mean_square = sum_over_blocks(mean, problem, reads=(squares_of_rows(problem),)) or 1.0
-    return float(HOLD[isinstance(problem.loss, RoundedCorner)] * problem.term.ridge / mean_square)
-
-
-@remembered
-def _terms(problem: Problem) -> _Terms:
-    ridge, hold = problem.term.ridge, _hold(problem)
-    return _Terms(np.maximum(squares_of_rows(problem) / ridge + 1.0 / hold, TINY), ridge, hold)
-
-
-@remembered
-def in_metric(problem: Problem) -> Vector:
-    """Return l2 for each coefficient, and mu for an intercept, shape (dim,)."""
-    strengths = np.full(problem.dim, problem.term.ridge)
-    strengths[problem.rows.n_columns :] = _hold(problem)
-    return strengths
 
 
 @remembered
@@ -308,7 +267,7 @@ def _rows_a_pass(problem: Problem) -> int:
 
 def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epochs: int) -> DualAscentState:
     """Return the state after sweeps, at the end of a round, or with conjugate gradients begun."""
-    view, terms, w, slopes = problem.view_of_rows, _terms(problem), state.w.copy(), state.slopes.copy()
+    view, terms, w, slopes = problem.view_of_rows, terms_of(problem), state.w.copy(), state.slopes.copy()
     active, n_together = state.active.copy(), rows_together(problem)
     places = np.empty(active.size // n_together + 1, dtype=np.int64)
     draws = np.random.default_rng([int(order[0]), state.n_rounds, state.n_parts]).random(places.size)
@@ -349,7 +308,7 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
         most = int(min(most, few * GROWTH**state.n_faces))
     run = cg.solution.copy(), cg.residual.copy(), cg.direction.copy()
     limits, sizes = (most - cg.n_products, _rows_a_pass(problem)), (cg.size, LEFT * cg.start)
-    found = advance(problem.view_of_rows, face, state.slopes, run, sizes, tuple(_terms(problem)), limits)
+    found = advance(problem.view_of_rows, face, state.slopes, run, sizes, tuple(terms_of(problem)), limits)
     size, n_products, is_over = found
     cg = ConjugateGradients(*run, size, cg.start, cg.n_products + n_products, is_over)
     n_gradients = state.n_gradients + -(-n_products * face.size // (problem.batch_size or 1))
@@ -358,7 +317,7 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
 
 def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:
     """Return the state after a step to the solution on its face, as far as the dual function rises."""
-    w, slopes, terms = state.w.copy(), state.slopes.copy(), tuple(_terms(problem))
+    w, slopes, terms = state.w.copy(), state.slopes.copy(), tuple(terms_of(problem))
     length, n_inside = take_step(problem.view_of_rows, state.face, state.cg.solution, w, slopes, terms, SHORTEST)
     return state._replace(w=w, slopes=slopes, length=length * n_inside / state.face.size)
 

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.certificates import error_within
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
+from finitesum.evaluation.row_products import combination, predictions
 from finitesum.losses import Cornered
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import n_entries, some_rows, to_matrix
@@ -50,9 +50,9 @@ def measures_within(problem: Problem, w: Vector, bound: float, tol: float) -> Me
 
     The loss has sharp corners. F's rounding errors are counted in.
     """
-    u, mean_square = predictions(problem, w) + problem.offsets, float(problem.weights @ squares_of_rows(problem))
+    u = predictions(problem, w) + problem.offsets
     value = value_at(problem, w, u)
-    gap = max(value - bound, 0.0) + error_within(problem, w, value, mean_square, OF_ERROR * tol)
+    gap = max(value - bound, 0.0) + error_within(problem, w, value, OF_ERROR * tol)
     if not gap <= tol:
         return None
     gradient = combination(problem, problem.weights * loss_of(problem).d1(u, problem.targets))

@@ -71,7 +71,7 @@ PLAIN_PRODUCTS = 10
 NEEDED, MOST_LEFT = 0.6, 0.25
 
 #: Numbers, stored ones and variables, that products read in no time, about a millisecond, and products of a pass at most:
-#: a run may go so many passes over its limit.
+#: a run may go that many passes over its limit.
 NO_TIME, MOST_AT_ONCE = 1e6, 8
 
 #: Columns up to which the preconditioner has Cholesky factors.

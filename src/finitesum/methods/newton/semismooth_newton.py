@@ -41,7 +41,8 @@ from finitesum.evaluation.row_blocks import Block, by_row, sum_over_blocks
 from finitesum.evaluation.row_products import combination, predictions, weighted_combination
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
-from finitesum.methods.newton.dual_ascent import in_metric, refusal_without_corners
+from finitesum.methods.newton.dual_ascent import refusal_without_corners
+from finitesum.methods.newton.dual_metric import in_metric
 from finitesum.methods.newton.semismooth_slopes import find_slopes, slope_along
 from finitesum.methods.newton.subsampling import require_members
 from finitesum.problems.beside import empty_by_row, zeros_by_row
