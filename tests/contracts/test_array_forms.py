@@ -443,7 +443,8 @@ def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatc
     assert [path.suffix for path in tmp_path.iterdir()] == [".kept"]
     monkeypatch.setattr(kernel_folder, "_FOUND", {})  # as in a later process
     later = jit.Kernel(kernel.function)
-    assert jit.has_machine_code(later)
+    assert jit.has_machine_code(later, 1.0)
+    assert not jit.has_machine_code(later, 1)
     assert later.is_on_disk((1.0,))
     assert later.is_on_disk((np.float64(2.0),))  # machine code is the same
     assert not later.is_on_disk((1,))

@@ -183,9 +183,9 @@ class Kernel:
     def _needs_stand_in(self, kinds: Any) -> bool:
         return _STANDS_IN.get() and not self._was_on_disk(kinds)
 
-    def is_on_disk(self, args: tuple[Any, ...] | None = None) -> bool:
-        """Return whether machine code for such arguments, or for any, was on disk when the process first asked for it."""
-        return self._was_on_disk(None if args is None else _kinds_of(args))
+    def is_on_disk(self, args: tuple[Any, ...]) -> bool:
+        """Return whether machine code for such arguments was on disk when the process first asked for it."""
+        return self._was_on_disk(_kinds_of(args))
 
     def _was_on_disk(self, kinds: Any) -> bool:
         if kinds not in self._on_disk:
@@ -193,7 +193,7 @@ class Kernel:
         return self._on_disk[kinds]
 
     def _mark_of(self, kinds: Any) -> str:
-        digest = "*" if kinds is None else hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
         return f"{self.function.__module__}.{self.function.__qualname__}-{digest}.kept"
 
     def _mark(self, kinds: Any) -> None:
@@ -233,9 +233,9 @@ def runs_in_arrays(n_numbers: float) -> bool:
     return COMPILED and n_numbers <= MOST_NUMBERS and not (Kernel.as_python or Kernel.as_compiled)
 
 
-def has_machine_code(of: Callable[..., Any]) -> bool:
-    """Return whether there was machine code of a kernel on disk when the process first asked for it: see `marked`."""
-    return Kernel.as_compiled or not _STANDS_IN.get() or (isinstance(of, Kernel) and of.is_on_disk())
+def has_machine_code(of: Callable[..., Any], *args: Any) -> bool:
+    """Return whether machine code of a kernel for such arguments was on disk when the process first asked: see `marked`."""
+    return Kernel.as_compiled or not _STANDS_IN.get() or (isinstance(of, Kernel) and of.is_on_disk(args))
 
 
 def marked(of: Callable[P, R]) -> Callable[P, R]:

@@ -73,10 +73,10 @@ def cache_folder() -> Path | None:
 
 
 def holds_mark(name: str) -> bool:
-    """Return whether a mark (a name or a pattern of names) was in the folder when this process first asked for it."""
+    """Return whether a mark was in the folder when this process first asked for it."""
     if name not in _FOUND:
         folder = cache_folder()
-        _FOUND[name] = folder is not None and any(True for _ in folder.glob(name))
+        _FOUND[name] = folder is not None and (folder / name).exists()
     return _FOUND[name]
 
 

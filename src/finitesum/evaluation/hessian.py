@@ -182,7 +182,7 @@ def _is_dense_product(problem: Problem) -> bool:
     rows, everything = problem.rows, np.arange(problem.n_rows)
     if not isinstance(rows, CSRRows) or _gram_numbers(rows, everything) > MOST_NUMBERS:
         return False
-    if _stands_in(rows, everything) and has_machine_code(_add_sparse):
+    if _stands_in(rows, everything) and has_machine_code(_add_sparse, rows, everything, np.zeros(0), np.zeros((0, 0))):
         return False
     return _as_dense(rows, everything) < _as_sparse(rows, _stored_squares(rows, everything))
 

@@ -26,7 +26,14 @@ from finitesum.core.jit import array_form, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import sum_of_squares
 from finitesum.problems.intervals import Intervals
 from finitesum.problems.penalties import ElasticNet
-from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet
+from finitesum.problems.term_penalties import (
+    Groups,
+    Separable,
+    TermPenalty,
+    WeightedElasticNet,
+    shrink_groups,
+    total_of_groups,
+)
 
 if TYPE_CHECKING:
     from finitesum.problems.view import View
@@ -53,7 +60,7 @@ def _project(projection: Projection, w: Vector) -> None:
 
 
 def _penalty_numbers(penalty: TermPenalty, w: Vector, *_others: Any) -> float:
-    return w.size * (1.0 if isinstance(penalty, ElasticNet | WeightedElasticNet) else COORDINATE_NUMBERS)
+    return w.size * (1.0 if isinstance(penalty, ElasticNet | WeightedElasticNet | Groups) else COORDINATE_NUMBERS)
 
 
 @array_form(_prox, _penalty_numbers)
@@ -61,6 +68,8 @@ def _prox_in_arrays(penalty: TermPenalty, w: Vector, step_size: float) -> None:
     if isinstance(penalty, ElasticNet | WeightedElasticNet):
         thresholds = step_size * penalty.l1 * getattr(penalty, "weights", 1.0) * getattr(penalty, "scale", 1.0)
         w[:] = np.where(np.abs(w) <= thresholds, 0.0, w - np.copysign(thresholds, w))
+    elif isinstance(penalty, Groups):
+        shrink_groups(penalty, w, step_size)
     else:
         penalty.apply_prox(w, step_size)
 
@@ -128,6 +137,8 @@ def _penalty_in_arrays(term: CompiledTerm, w: Vector) -> float:
     if isinstance(penalty, ElasticNet | WeightedElasticNet):
         weights, sizes = getattr(penalty, "weights", 1.0), getattr(penalty, "scale", 1.0) * np.abs(blocks)
         return float((weights * (penalty.l1 * sizes + 0.5 * penalty.l2 * sizes * sizes)).sum())
+    if isinstance(penalty, Groups):
+        return sum(total_of_groups(penalty, block) for block in blocks)
     total = 0.0
     for block in blocks:
         total = penalty.penalty_total(block, total)

@@ -180,6 +180,7 @@ class Groups(NamedTuple):
     strengths: Vector  # (n_groups,)
     members: Indices  # (n_columns,)  the columns, group by group
     starts: Indices  # (n_groups + 1,)  where groups begin among the members
+    of_member: Indices  # (n_columns,)  the group of each member
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
         for g in range(self.strengths.size):
@@ -204,13 +205,9 @@ class Groups(NamedTuple):
             for k in range(self.starts[g], self.starts[g + 1]):
                 coefficients[self.members[k]] *= factor
 
-    def group_of(self) -> Indices:
-        """Return the group of each member."""
-        return np.repeat(np.arange(self.strengths.size), np.diff(self.starts))
-
     def sums(self, numbers: Vector | Flags) -> Vector:
         """Return the sum over each group of a number for each member, group by group."""
-        return np.bincount(self.group_of(), numbers, self.strengths.size).astype(np.float64, copy=False)
+        return np.bincount(self.of_member, numbers, self.strengths.size).astype(np.float64, copy=False)
 
     def excess(self, gradient: Vector) -> Vector:
         """Return by how much the slope of each group at 0 is more than its penalty holds: > 0 where it leaves 0."""
@@ -229,7 +226,7 @@ class Groups(NamedTuple):
         """Return the columns of all groups that some columns are in, increasing."""
         is_in = np.zeros(self.members.max(initial=-1) + 1, dtype=bool)
         is_in[columns] = True
-        return np.sort(self.members[(self.sums(is_in[self.members]) > 0.0)[self.group_of()]])
+        return np.sort(self.members[(self.sums(is_in[self.members]) > 0.0)[self.of_member]])
 
     def on_columns(self, columns: Indices) -> "Groups":
         """Return the groups of some coordinates, increasing, which keep their strengths; others may be without a group."""
@@ -238,13 +235,13 @@ class Groups(NamedTuple):
         found = places[self.members]
         sizes = self.sums(found >= 0).astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64)
-        return Groups(self.l1, self.strengths[sizes > 0], found[found >= 0].astype(np.int64), starts)
+        return groups_of(self.l1, self.strengths[sizes > 0], found[found >= 0], starts)
 
     def over_outputs(self, n_outputs: int, dim: int) -> "Groups":
         """Return the groups of an iterate of n_outputs blocks of length dim, sqrt(n_outputs) times as strong."""
         members = (np.arange(n_outputs)[:, None] * dim + self.members).ravel()
-        by_group = np.argsort(np.tile(self.group_of(), n_outputs), kind="stable")
-        return Groups(self.l1, math.sqrt(n_outputs) * self.strengths, members[by_group], n_outputs * self.starts)
+        by_group = np.argsort(np.tile(self.of_member, n_outputs), kind="stable")
+        return groups_of(self.l1, math.sqrt(n_outputs) * self.strengths, members[by_group], n_outputs * self.starts)
 
     def ridge(self) -> float:
         return 0.0
@@ -254,6 +251,28 @@ class Groups(NamedTuple):
 
     def has_prox(self) -> bool:
         return True
+
+
+def groups_of(l1: float, strengths: Vector, members: Indices, starts: Indices) -> Groups:
+    """Return groups whose members begin at `starts`: one more number than there are groups."""
+    of_member = np.repeat(np.arange(strengths.size), np.diff(starts))
+    return Groups(l1, strengths, members.astype(np.int64), starts.astype(np.int64), of_member)
+
+
+def total_of_groups(groups: Groups, coefficients: Vector) -> float:
+    """Return what `Groups.penalty_total` adds, by array operations."""
+    values = coefficients[groups.members]
+    return float(groups.l1 * np.abs(values).sum() + groups.strengths @ np.sqrt(groups.sums(values * values)))
+
+
+def shrink_groups(groups: Groups, coefficients: Vector, step: float) -> None:
+    """Do what `Groups.apply_prox` does, by array operations."""
+    values, thresholds = coefficients[groups.members], step * groups.strengths
+    values = np.where(np.abs(values) <= step * groups.l1, 0.0, values - np.copysign(step * groups.l1, values))
+    norms = np.sqrt(groups.sums(values * values))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = np.where(norms <= thresholds, 0.0, 1.0 - thresholds / norms)  # NaN stays NaN
+    coefficients[groups.members] = values * factors[groups.of_member]
 
 
 def as_penalty(penalty: Any, n_columns: int, penalty_weights: Any = None) -> Any:
@@ -321,7 +340,7 @@ def _grouped(penalty: GroupLasso, n_columns: int) -> Groups:
     _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     strengths = (float(penalty.alpha) - l1) * np.sqrt(sizes)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return Groups(l1, strengths, np.argsort(codes, kind="stable").astype(np.int64), starts.astype(np.int64))
+    return groups_of(l1, strengths, np.argsort(codes, kind="stable"), starts)
 
 
 def described(penalty: Any) -> str:

@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVR
 from finitesum import LinearRegressor, Problem, minimize
 from finitesum.losses import EpsilonInsensitive, Hinge, Quantile
 from finitesum.methods.auto import choose
+from finitesum.methods.newton import dual_arrays
 from finitesum.methods.newton.dual_ascent import DualAscent
 
 LOSSES = [Hinge(), Hinge(3.0), EpsilonInsensitive(), EpsilonInsensitive(0.7), Quantile(), Quantile(0.85)]
@@ -92,7 +93,7 @@ def test_auto_says_about_how_long_it_takes(loss):
 @pytest.mark.as_chosen
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_few_numbers_go_to_dual_ascent_where_there_is_machine_code_for_it(is_compiled, monkeypatch):
-    monkeypatch.setattr("finitesum.methods.auto.corner_costs.has_machine_code", lambda _: is_compiled)
+    monkeypatch.setattr(dual_arrays, "have_machine_code", lambda _: is_compiled)
     X = np.random.default_rng(0).standard_normal((1000, 20))
     problem = Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=1.0)
     choice = choose(problem)

@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse as sp
 
 from finitesum import Problem, minimize
+from finitesum.core.jit import _kinds_of
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_products import combination, predictions
 from finitesum.methods.auto import choose
-from finitesum.methods.newton import dual_ascent
+from finitesum.methods.newton import dual_arrays, dual_ascent
 from finitesum.methods.newton.dual_ascent import DualAscent
 from finitesum.methods.newton.dual_faces import advance, find_face, take_step
 from finitesum.methods.newton.dual_points import (
@@ -102,13 +103,49 @@ def test_the_free_loads_of_text_are_solved_for_in_few_rounds():
     ],
 )
 def test_rounded_corners_go_to_dual_ascent_where_rows_are_few_by_columns(n, d, more, has_code, is_taken, monkeypatch):
-    monkeypatch.setattr("finitesum.methods.auto.has_machine_code", lambda kernel: has_code)
+    monkeypatch.setattr(dual_arrays, "have_machine_code", lambda _: has_code)
     X = sp.random_array((n, d), density=0.02, rng=np.random.default_rng(0), format="csr")
     y = np.where(np.arange(n) % 3 > 0, 1.0, -1.0)
     problem = Problem.linear(X, y, loss="squared-hinge", **{"alpha": 1.0 / n, **more})
     assert (choose(problem).method.name == "dual-ascent") == is_taken
     if problem.term.is_smooth and n <= 3 * d:
         assert choose(problem, begun="dual-ascent").method.name == "dual-ascent"  # with another kernel folder, too
+
+
+@pytest.mark.as_chosen
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_rounded_corners_of_small_data_go_to_newtons_steps_where_visits_would_be_pythons(is_compiled, monkeypatch):
+    monkeypatch.setattr(dual_arrays, "have_machine_code", lambda _: is_compiled)
+    X = sp.random_array((1000, 4000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    problem = Problem.linear(X, np.arange(1000) % 2, loss="squared-hinge", alpha=1e-2, fit_intercept=True)
+    choice = choose(problem, 1e-6)
+    assert (choice.method.name == "dual-ascent") == is_compiled
+    (dual,) = [other for other in (choice, *choice.others) if other.method.name == "dual-ascent"]
+    assert dual.seconds > min(other.seconds for other in (choice, *choice.others)) or is_compiled
+
+
+def test_machine_code_for_another_loss_is_none_for_this_one(monkeypatch):
+    kinds = []
+    monkeypatch.setattr(dual_arrays, "has_machine_code", lambda kernel, *args: kinds.append(_kinds_of(args)) or False)
+    X, y = sp.csr_array(np.eye(6)), np.arange(6) % 2
+    for given in ({}, {"loss": "squared-hinge"}, {"alpha": 2.0}, {"X": np.eye(6)}):
+        dual_arrays.have_machine_code(Problem.linear(**{"X": X, "y": y, "loss": "hinge", "alpha": 1.0, **given}))
+    assert kinds[0] != kinds[1]
+    assert kinds[0] == kinds[2]
+    assert kinds[0] != kinds[3]
+
+
+@pytest.mark.as_chosen
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_visits_are_asked_for_by_the_arguments_that_they_are_made_with(form, monkeypatch):
+    asked, given = [], []
+    monkeypatch.setattr(dual_arrays, "has_machine_code", lambda kernel, *args: asked.append(_kinds_of(args)) or True)
+    monkeypatch.setattr(dual_ascent, "sweep", lambda *args: given.append(_kinds_of(args)) or sweep(*args))
+    X = np.random.default_rng(0).standard_normal((40, 60))
+    problem = Problem.linear(sp.csr_array(X) if form == "csr" else X, X[:, 0] > 0.0, loss="squared-hinge", alpha=0.1)
+    minimize(problem, method="dual-ascent", tol=1e-6)
+    dual_arrays.have_machine_code(problem)
+    assert set(given) == set(asked)
 
 
 def test_what_newtons_steps_are_too_many_for_goes_on_with_dual_ascent():

@@ -16,7 +16,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_products import copy_for_products, gram_product, rounded_gram_product
 from finitesum.methods.auto import choose
 from finitesum.methods.base import require_suited
-from finitesum.methods.newton.newton_cg import NewtonCG
+from finitesum.methods.newton.newton_cg import FEW_PRODUCTS, NewtonCG
 
 
 def step_of(method, problem, state):
@@ -107,6 +107,25 @@ def test_penalties_and_sets_on_wide_data_go_to_methods_that_treat_them(more, nam
     method = choose(problem).method
     assert method.name == name
     require_suited(method, problem)
+
+
+def test_a_pass_over_small_data_takes_some_products_and_ends_with_the_step():
+    problem, _ = make_pair(n=400, d=60, batch_size=1)
+    result = minimize(problem, method=NewtonCG(first_rows=400), tol=1e-9, measure_every=0)
+    assert result.success
+    assert result.nit < 0.7 * result.n_passes
+    method = NewtonCG(first_rows=400)
+    state = method.run_pass(problem, method.init(problem, np.zeros(problem.dim), 1e-9), np.arange(400))
+    for _ in range(8):
+        before = state
+        state = method.run_pass(problem, state, np.arange(400))
+        if state.n_steps > before.n_steps:
+            assert state.n_gradients == before.n_gradients + 400  # the gradient at its end alone
+            break
+        assert state.x is before.x
+        assert 1 <= state.cg.n_products - before.cg.n_products <= FEW_PRODUCTS
+    else:
+        pytest.fail("no step has ended")
 
 
 def test_products_are_charged_as_passes():

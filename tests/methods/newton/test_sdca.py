@@ -10,7 +10,7 @@ from contracts.problems import make_pair
 from oracles import dual_ascent as oracle
 
 from finitesum import Problem, minimize
-from finitesum.core.jit import as_python, kernel
+from finitesum.core.jit import _kinds_of, as_python, kernel
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import Logistic
 from finitesum.methods.newton import sdca
@@ -275,3 +275,16 @@ def test_rows_of_one_length_rest_less_than_those_of_which_few_are_long():
             x, memory = next_epoch(alike, x, memory, 0)
         longest.append(int((memory.rests >= 15).sum()))
     assert longest[1] < 0.5 * longest[0]
+
+
+@pytest.mark.as_chosen
+def test_epochs_are_asked_for_by_the_arguments_that_they_are_made_with(monkeypatch):
+    asked, given = [], []
+    visit_rows = sdca.visit_rows
+    monkeypatch.setattr(sdca, "has_machine_code", lambda kernel, *args: asked.append(_kinds_of(args)) or True)
+    monkeypatch.setattr(sdca, "visit_rows", lambda *args: given.append(_kinds_of(args)) or visit_rows(*args))
+    X = sp.random_array((60, 200), density=0.1, rng=np.random.default_rng(0), format="csr")
+    problem = Problem.linear(X, np.arange(60) % 2, alpha=0.1, fit_intercept=True)
+    minimize(problem, method="newton-cg", tol=1e-6)
+    assert asked
+    assert set(given) == set(asked)

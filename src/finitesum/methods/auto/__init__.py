@@ -25,10 +25,10 @@ looked for where the penalty or the loss is not convex.
 import math
 from typing import Any
 
-from finitesum.core.jit import has_machine_code
 from finitesum.core.threads import limited_blas
 from finitesum.methods import as_method, forecasts
 from finitesum.methods.auto.components import for_components
+from finitesum.methods.auto.corner_costs import IN_ARRAYS
 from finitesum.methods.auto.corners import by_subgradients, for_corners
 from finitesum.methods.auto.outputs import for_outputs
 from finitesum.methods.auto.penalties import by_groups, by_prox
@@ -36,7 +36,7 @@ from finitesum.methods.auto.sets import for_set
 from finitesum.methods.auto.sizes import FEW_CALLS, LATE as LATE, MATRIX_UP_TO, MOST_BYTES, of_newton
 from finitesum.methods.base import Alternative, Choice, Method
 from finitesum.methods.cost_model import costs_of, has_few_rows, threads_for_all
-from finitesum.methods.newton.dual_sweeps import sweep
+from finitesum.methods.newton import dual_arrays
 from finitesum.methods.rounds import with_or_without_barrier
 from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
 from finitesum.problems.callables import SubgradientProblem
@@ -140,7 +140,9 @@ def _for_quadratic(problem: Problem, shape: str, options: dict[str, Any], tol: f
 def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: float, begun: str) -> Choice:
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
     seconds, features, names = {}, forecasts.features_of(problem, tol), forecasts.known_methods(problem)
+    stand_in = "dual-ascent" in names and dual_arrays.stand_in(problem)
     suits_visits = "dual-ascent" in names and (forecasts.is_coupled(problem) or _has_quick_visits(problem))
+    suits_visits = suits_visits and not stand_in
     begins_so = problem.rows.is_sparse() and not problem.has_intercept  # newton-cg, with visits
     if begins_so and not suits_visits and begun != "dual-ascent":
         names = [name for name in names if name != "dual-ascent"]
@@ -148,6 +150,8 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
         is_small = 16.0 * problem.dim**2 <= MOST_BYTES or (name == "newton" and has_few_rows(problem))
         if name in NO_MATRIX or is_small:
             seconds[name] = forecasts.forecast(name, problem, tol, features)
+    if stand_in and "dual-ascent" in seconds:
+        seconds["dual-ascent"] *= IN_ARRAYS
     rank, is_sure = dict(seconds), False
     by_rows = has_few_rows(problem) and suits_visits and seconds["newton"] < seconds["dual-ascent"]
     if suits_visits and not by_rows:  # which its own forecast knows less well
@@ -170,7 +174,7 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
 
 def _has_quick_visits(problem: Problem) -> bool:
     """Return whether visits of all rows take next to no time."""
-    return n_entries(problem.rows) <= FEW_ENTRIES and has_machine_code(sweep)
+    return n_entries(problem.rows) <= FEW_ENTRIES and dual_arrays.have_machine_code(problem)
 
 
 def _going_on(name: str, problem: Problem, options: dict[str, Any]) -> Method:

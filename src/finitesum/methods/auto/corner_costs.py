@@ -10,15 +10,13 @@ range that was seen. All are of machine code: dual ascent in NumPy's operations 
 
 import math
 
-from finitesum.core.jit import has_machine_code, runs_in_arrays
 from finitesum.evaluation.row_products import sum_of_squares
 from finitesum.losses import Hinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.methods import forecasts
 from finitesum.methods.auto.sizes import MATRIX_UP_TO
 from finitesum.methods.cost_model import costs_of
-from finitesum.methods.newton.dual_arrays import n_numbers_of_visits
-from finitesum.methods.newton.dual_sweeps import sweep
+from finitesum.methods.newton import dual_arrays
 from finitesum.methods.newton.interior_factors import MOST_WORK
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
@@ -92,7 +90,7 @@ def seconds_of(problem: Problem, tol: float, order: int, *, fits: bool) -> dict[
     """Return the seconds that the methods are likely to take until the duality gap is at most tol."""
     features, found = features_of(problem, tol), typical_seconds(problem, order, fits=fits)
     found = {name: price * forecasts.effect("corners", name, features) for name, price in found.items()}
-    if not has_machine_code(sweep) and runs_in_arrays(n_numbers_of_visits(problem.view)):
+    if dual_arrays.stand_in(problem):
         found["dual-ascent"] *= IN_ARRAYS
     elif problem.n_rows <= problem.dim:  # of 318 such draws another method was faster on 3
         found["dual-ascent"] = min(found.values())

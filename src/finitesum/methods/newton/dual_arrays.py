@@ -14,8 +14,9 @@ import numpy as np
 from scipy.linalg import blas
 
 from finitesum.core.arrays import Flags, Indices, Vector
-from finitesum.core.jit import array_form
+from finitesum.core.jit import array_form, has_machine_code, runs_in_arrays
 from finitesum.methods.newton import dual_faces, dual_sweeps
+from finitesum.problems.linear import Problem
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix
 
 #: Numbers of sparse rows with their zeros up to which they are visited so.
@@ -32,6 +33,18 @@ def n_numbers_of_visits(view: Any, *_others: Any) -> float:
     if not isinstance(rows, DenseRows | CSRRows):
         return np.inf
     return max(float(rows.values.size), rows.n_rows * (OF_VISIT if _has_zeros(rows) else OF_SPARSE_VISIT))
+
+
+def have_machine_code(problem: Problem) -> bool:
+    """Return whether visits of a problem's rows have machine code on disk."""
+    numbers, places = np.zeros(0), np.zeros(0, dtype=np.int64)
+    rows, terms, limits = (places, places, 1), (numbers, 1.0, 1.0), (1.0, (1.0, 1.0, 1.0), 1, (1, 1))
+    return has_machine_code(dual_sweeps.sweep, problem.view_of_rows, numbers, numbers, numbers, rows, terms, limits)
+
+
+def stand_in(problem: Problem) -> bool:
+    """Return whether visits run in arrays for want of machine code, which would take a small part of their time."""
+    return runs_in_arrays(n_numbers_of_visits(problem.view)) and not have_machine_code(problem)
 
 
 def _has_zeros(rows: DenseRows | CSRRows) -> bool:

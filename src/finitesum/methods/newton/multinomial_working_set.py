@@ -220,7 +220,7 @@ def _working_groups(problem: Problem, state: State) -> Flags:
     most = max(FEWEST_NEW, min(n_old, MOST_EXACT))
     is_old[new[: max(1, np.searchsorted(np.cumsum(sizes[new]), most, side="right"))]] = True
     chosen = np.ones(problem.dim, dtype=bool)
-    chosen[groups.members] = is_old[groups.group_of()]
+    chosen[groups.members] = is_old[groups.of_member]
     return chosen
 
 

@@ -28,7 +28,7 @@ Epochs run on one thread, and on small data, whose sums need no kernel, only whe
 On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker
 alone (`finitesum.methods.newton.one_part`); where F is higher there than at the start, the run goes on from the start.
 
-A pass is an epoch (on small data a few: a pass costs calls), a larger sample, a product, or the end of a step.
+A pass is an epoch or a product (on small data a few: a pass costs calls), a larger sample, or the end of a step.
 
 With an l1 penalty the step is taken in the orthant into which F falls first [3]: coefficients keep their sign s_j,
 those that are 0 take that of -g_j where |g_j| > l1, and stay 0 elsewhere. There F is smooth with the gradient
@@ -44,14 +44,13 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import has_machine_code
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, rounded_gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.newton import one_part, row_metric, subsampling
 from finitesum.methods.newton.row_metric import RowMetric
-from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, next_epoch, visit_rows
+from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, have_machine_code, next_epoch
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import (
@@ -64,6 +63,7 @@ from finitesum.methods.subproblems.conjugate_gradients import (
 from finitesum.methods.visits import AnySum
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import n_entries
 
 #: Products with H for one step, at most.
@@ -72,8 +72,9 @@ MOST_PRODUCTS = 500
 #: Steps on one sample but the last, and the fraction of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
 
-#: Stored numbers that epochs read in about a millisecond: a pass goes on until they have read as many, or for a few.
-NO_TIME, FEW_EPOCHS = 1e6, 4
+#: Stored numbers that are read in about a millisecond: a pass goes on until epochs or products have read as many, or for a
+#: few of them.
+NO_TIME, FEW_EPOCHS, FEW_PRODUCTS = 1e6, 4, 8
 
 
 class NewtonCGState(NamedTuple):
@@ -160,8 +161,9 @@ class NewtonCG(SampledNewton):
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
                 may_begin &= problem.rows.is_sparse() or self.n_threads == 1  # which epochs are run on
-                may_begin &= whole_arrays(problem) is None or has_machine_code(visit_rows)
                 dual = first_epoch(problem, state.tol) if may_begin else DualState()
+                if dual.slopes.size and whole_arrays(problem) is not None and not have_machine_code(problem, dual):
+                    dual = DualState()
                 state = state._replace(order=subsampling.permutation(order, problem.n_components), dual=dual)
             if state.dual.slopes.size > 0:
                 return self._after_epoch(problem, state)
@@ -173,9 +175,14 @@ class NewtonCG(SampledNewton):
             sample = sample_of(problem, state.order[: state.n_sampled])
             if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)
-            if is_solved(state.cg, self.accuracy(state) if is_complete else 0.25):
+            accuracy = self.accuracy(state) if is_complete else 0.25
+            if is_solved(state.cg, accuracy):
                 return self._stepped(problem, state, sample)
-            return _multiplied(problem, state, sample, self.n_threads)
+            for _ in range(_products_a_pass(problem, sample)):
+                state = _multiplied(problem, state, sample, self.n_threads)
+                if is_solved(state.cg, accuracy):
+                    break
+            return state
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality at the end of a step over all components, where it is known exactly; NaN elsewhere."""
@@ -332,11 +339,20 @@ def is_solved(cg: ConjugateGradients, accuracy: float) -> bool:
     return cg.is_over or cg.n_products == MOST_PRODUCTS or not cg.size > accuracy**2 * cg.start
 
 
+def _products_a_pass(problem: Problem, sample: Sample) -> int:
+    """Return how many products a pass may take: one, and a few where these take no time."""
+    if is_parted(problem):
+        return 1
+    n_read = n_entries(problem.rows) * sample.components.size / problem.n_components + problem.dim
+    return min(max(int(NO_TIME / n_read), 1), FEW_PRODUCTS)
+
+
 def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_threads: int) -> NewtonCGState:
-    """Return the state after a product with H: a pass, in the coordinates of the copy that is read."""
+    """Return the state after a product with H, in the coordinates of the copy that is read."""
     read, order = _read(problem, state)
     multiply = rounded_gram_product if state.majorize == Majorize.NONE else gram_product
-    product = multiply(read, state.curvatures, state.cg.direction, sample.components, n_threads)
+    chosen = None if sample.is_complete(problem) else sample.components
+    product = multiply(read, state.curvatures, state.cg.direction, chosen, n_threads)
     product /= sample.weight
     product += sample.ridge * (problem.term.weights[order] * state.cg.direction)
     if not problem.is_smooth:

@@ -41,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
-from finitesum.core.jit import MOST_NUMBERS, kernel, kernel_part, marked
+from finitesum.core.jit import MOST_NUMBERS, has_machine_code, kernel, kernel_part, marked
 from finitesum.evaluation.row_products import copy_for_products, squares_of_rows
 from finitesum.methods.base import copied
 from finitesum.methods.forecasts import LEAST_TOL, traits_of
@@ -232,6 +232,16 @@ def visit_rows(view: View, draw: int, ridge: float, w: Vector, memory: DualState
     return total, little
 
 
+def have_machine_code(problem: Problem, memory: DualState) -> bool:
+    """Return whether epochs of a problem have machine code on disk; there is nothing else for them."""
+    places = np.zeros(0, dtype=np.int64)
+    return has_machine_code(visit_rows, _view_of(problem), 1, 1.0, np.zeros(0), memory, (places, places, 1))
+
+
+def _view_of(problem: Problem) -> View:
+    return problem.view if problem.rows.is_sparse() else copy_for_products(problem).problem.view
+
+
 def is_wide(problem: Problem) -> bool:
     """Return whether there are no more rows than columns."""
     return bool(problem.n_rows <= problem.rows.n_columns)
@@ -314,8 +324,7 @@ def next_epoch(problem: Problem, w: Vector, memory: DualState, seed: int) -> tup
     memory = copied(memory)
     places = np.empty((2, n), dtype=np.int64)
     among = places[0], places[1], rows_together(problem)
-    view = problem.view if problem.rows.is_sparse() else copy_for_products(problem).problem.view
-    square, little = visit_rows(view, first_draw(seed, memory.n_epochs), problem.term.ridge, w, memory, among)
+    square, little = visit_rows(_view_of(problem), first_draw(seed, memory.n_epochs), problem.term.ridge, w, memory, among)
     if problem.rows.intercept:
         memory = memory._replace(slope=float(problem.weights @ memory.slopes))
         square += memory.slope**2

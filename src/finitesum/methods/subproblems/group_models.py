@@ -7,7 +7,8 @@ b the slope at w_g = 0 it is 0 where ||b|| <= s_g, else -r (r H_gg + s_g I)^-1 b
 
     || (r H_gg + s_g I)^-1 b || = 1    [1],
 
-by Newton's method on the inverse of that norm, which is concave in r, so that iterates rise to the root from 0. With an l1
+by Newton's method on the inverse of that norm, which is concave in r, so that iterates rise to the root from where it would
+be if all eigenvalues of H_gg were the largest. With an l1
 part it is some prox-gradient steps, of the length that H_gg allows. So no step depends on how large the columns of other
 groups are. Coordinates without a group, the intercepts, are minimised over together.
 
@@ -56,7 +57,7 @@ class _Model(NamedTuple):
     hessian: Matrix
     groups: Groups
     free: Indices  # the coordinates without a group
-    eigen: dict[int, tuple[Vector, Matrix]]  # of blocks, where they were asked for
+    eigen: dict[int, tuple[Matrix, Vector, Matrix]]  # blocks, their eigenvalues and vectors, where they were asked for
 
 
 class _Point(NamedTuple):
@@ -71,18 +72,19 @@ def minimised(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, to
     is_free[groups.members] = False
     model = _Model(hessian, groups, np.flatnonzero(is_free), {})
     point, best, least = _Point(y.copy(), gradient.copy()), y, math.inf
-    n_idle = 0
+    n_idle, is_moved = 0, bool(y[groups.members].any())  # a start that is not 0 may be near
     for _ in range(MOST_ROUNDS):
         if n_idle == MOST_IDLE:
             break
-        _pass(model, point)
+        _pass(model, point, of_zeros=is_moved)
         point = _Point(point.w, gradient + hessian @ (point.w - y))
-        left = term.optimality(*point)
+        left = first = term.optimality(*point)
         for _ in range(MOST_NEWTON):
             if left <= tolerance or (moved := _newton(term, model, point, left)) is None:
                 break
             point = moved
             left = term.optimality(*point)
+        is_moved = left < LESS * first
         n_idle = 0 if left < LESS * least else n_idle + 1
         if left < least:
             best, least = point.w.copy(), left
@@ -91,10 +93,11 @@ def minimised(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vector, to
     return best
 
 
-def _pass(model: _Model, point: _Point) -> None:
-    """Move one group after the other, and the coordinates without a group, in place."""
+def _pass(model: _Model, point: _Point, *, of_zeros: bool) -> None:
+    """Move one group after the other, or those alone that leave 0, and the coordinates without a group, in place."""
     groups, (w, slope) = model.groups, point
-    moves = (groups.excess(slope) > 0.0) | (groups.sums(np.abs(w[groups.members])) > 0.0)
+    leaves, is_zero = groups.excess(slope) > 0.0, groups.sums(np.abs(w[groups.members])) == 0.0
+    moves = leaves & is_zero if of_zeros else leaves | ~is_zero
     for g in np.flatnonzero(moves):
         members = groups.members[groups.starts[g] : groups.starts[g + 1]]
         _move(model, point, members, _end_of_group(model, int(g), members, w[members], slope[members]))
@@ -112,11 +115,12 @@ def _move(model: _Model, point: _Point, members: Indices, end: Vector) -> None:
 
 def _end_of_group(model: _Model, g: int, members: Indices, w: Vector, slope: Vector) -> Vector:
     """Return where a group is best, the others as they are; with an l1 part a point that is nearer."""
-    block, strength, l1 = model.hessian[np.ix_(members, members)], float(model.groups.strengths[g]), model.groups.l1
+    strength, l1 = float(model.groups.strengths[g]), model.groups.l1
     if g not in model.eigen:
+        block = model.hessian[members[:, None], members]
         values, vectors = np.linalg.eigh(block)
-        model.eigen[g] = np.maximum(values, SINGULAR * float(values[-1])), vectors
-    values, vectors = model.eigen[g]
+        model.eigen[g] = block, np.maximum(values, SINGULAR * float(values[-1])), vectors
+    block, values, vectors = model.eigen[g]
     largest = float(values[-1])
     if not largest > 0.0:
         return w
@@ -139,15 +143,17 @@ def _in_eigenvectors(values: Vector, slopes: Vector, strength: float) -> Vector:
     >>> _in_eigenvectors(np.array([1.0, 2.0]), np.array([0.0, -3.0]), 1.0).round(12) + 0.0
     array([0., 1.])
     """
-    if float(np.linalg.norm(slopes)) <= strength:
+    size = math.sqrt(float(slopes @ slopes))
+    if size <= strength:
         return np.zeros(slopes.size)
     if strength == 0.0:
         return -slopes / values
-    r = 0.0
+    r = (size - strength) / float(values.max())
     for _ in range(ROOT_STEPS):
-        parts = slopes / (r * values + strength)
+        whole = r * values + strength
+        parts = slopes / whole
         square = float(parts @ parts)
-        rise = float((parts * parts) @ (values / (r * values + strength)))  # of the inverse norm, times its third power
+        rise = float((parts * parts / whole) @ values)  # of the inverse norm, times its third power
         step = (1.0 - 1.0 / math.sqrt(square)) * square * math.sqrt(square) / rise
         r += step
         if not step > 1e-15 * r:
@@ -156,20 +162,20 @@ def _in_eigenvectors(values: Vector, slopes: Vector, strength: float) -> Vector:
 
 
 def _face(model: _Model, point: _Point) -> tuple[Indices, Vector, Matrix]:
-    """Return the coordinates that are not 0, or free, and the slope and curvature of q there."""
+    """Return the coordinates that are not 0, group by group, and free ones, with the slope and curvature of q there."""
     groups, (w, slope) = model.groups, point
-    is_in, norms = w != 0.0, np.sqrt(groups.sums(w[groups.members] ** 2))
-    is_in[model.free] = True
-    some = np.flatnonzero(is_in)
-    place = np.zeros(w.size, dtype=np.int64)
-    place[some] = np.arange(some.size)
-    slopes, curvature = slope[some].copy(), model.hessian[np.ix_(some, some)]
-    for g in np.flatnonzero(norms):
-        members = groups.members[groups.starts[g] : groups.starts[g + 1]]
-        members = members[w[members] != 0.0]
-        unit, strength, inside = w[members] / norms[g], groups.strengths[g], place[members]
-        slopes[inside] += strength * unit + groups.l1 * np.sign(w[members])
-        curvature[np.ix_(inside, inside)] += strength / norms[g] * (np.eye(members.size) - np.outer(unit, unit))
+    is_in, norms = w[groups.members] != 0.0, np.sqrt(groups.sums(w[groups.members] ** 2))
+    inside, group = groups.members[is_in], groups.of_member[is_in]
+    some = np.concatenate([inside, model.free])
+    unit, per_length = w[inside] / norms[group], (groups.strengths / np.where(norms > 0.0, norms, np.inf))[group]
+    slopes, curvature = slope[some], model.hessian[np.ix_(some, some)]
+    slopes[: inside.size] += groups.strengths[group] * unit + groups.l1 * np.sign(w[inside])
+    sizes = np.bincount(group, minlength=groups.strengths.size)
+    n_beside, first = sizes[group], (np.cumsum(sizes) - sizes)[group]  # of each: how many its group has, from where on
+    i = np.repeat(np.arange(inside.size), n_beside)
+    j = np.arange(i.size) + np.repeat(first - (np.cumsum(n_beside) - n_beside), n_beside)
+    curvature[i, j] -= (per_length * unit)[i] * unit[j]
+    curvature[np.diag_indices(inside.size)] += per_length
     return some, slopes, curvature
 
 
@@ -218,5 +224,5 @@ def _stop_at_zero(model: _Model, before: Vector, w: Vector) -> None:
         inside[groups.members] = True
         w[inside & (before * w < 0.0)] = 0.0
     along = groups.sums(before[groups.members] * w[groups.members])
-    turned = groups.members[(along <= 0.0)[groups.group_of()]]
+    turned = groups.members[(along <= 0.0)[groups.of_member]]
     w[turned] = 0.0
