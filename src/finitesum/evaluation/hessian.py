@@ -98,6 +98,13 @@ def _as_sparse(rows: CSRRows, squares: float) -> float:
     return 8.5 * squares + 15.0 * float(rows.dim()) ** 2
 
 
+def gram_of(rows: CSRRows) -> Matrix:
+    """Return sum_i x_i x_i' of sparse rows, shape (dim, dim)."""
+    lower = np.zeros((rows.dim(), rows.dim()))
+    _add_sparse(rows, np.arange(rows.n_rows), np.ones(rows.n_rows), lower)
+    return mirrored(lower)
+
+
 @array_form(_add_sparse, _gram_numbers, stands_in=_stands_in)
 def _sparse_in_arrays(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -> None:
     some: Any = some_rows(rows, picked)

@@ -10,8 +10,8 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.newton import coordinate_descent
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
-from finitesum.methods.subproblems.column_models import column_model, minimised, scaled
-from finitesum.problems.rows import DenseRows
+from finitesum.methods.subproblems.column_models import ENOUGH_ROUNDS, PASSES, column_model, minimised, scaled
+from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.term import ConvexTerm
 
 pytestmark = pytest.mark.usefixtures("kernels_as_python")
@@ -97,24 +97,41 @@ def test_sets_that_couple_coordinates_are_refused(constraint):
         minimize(wide(constraint=constraint), method="coordinate-descent")
 
 
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("has_intercept", [False, True])
 @pytest.mark.parametrize("box", [None, Box(-0.1, 0.2)])
-def test_gram_matrices_take_over_where_passes_gain_little(box, monkeypatch):
-    """Nearly parallel columns: the minimiser is exact to the tolerance, by fewer passes than without Gram matrices."""
+def test_gram_matrices_take_over_where_passes_gain_little(box, has_intercept, form, monkeypatch):
+    """Nearly parallel columns: the minimiser is exact to the tolerance; where matrices cost much, passes are few."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 1)) + 0.1 * rng.standard_normal((40, 15))
-    y = X @ (0.15 * (-1.0) ** np.arange(15))
+    y = X @ (0.15 * (-1.0) ** np.arange(15)) + has_intercept
     more = {"alpha": 1e-6, "l1_ratio": 1.0} if box is None else {"constraint": box}
-    term: ConvexTerm = Problem.linear(X, y, loss="squared", **more).term
-    rows, gradient, start = DenseRows(np.ascontiguousarray(X.T), 15, 40, 0), -X.T @ y / 40.0, np.zeros(15)
-    model = column_model(scaled(rows, np.full(40, 40.0**-0.5)), 1.0, 1.0, gradient, start, term)
-    counts = []
+    term: ConvexTerm = Problem.linear(X, y, loss="squared", fit_intercept=has_intercept, **more).term
+    table = np.column_stack([X, np.ones((40, int(has_intercept)))])
+    rows, gradient, start = DenseRows(np.ascontiguousarray(X.T), 15, 40, 0), -table.T @ y / 40.0, np.zeros(15)
+    if form == "sparse":
+        matrix = sp.csr_array(X.T)
+        rows = CSRRows(matrix.data, matrix.indices, matrix.indptr, 15, 40, 0)
+    model = column_model(scaled(rows, np.full(40, 40.0**-0.5)), 1.0, 1.0, gradient, np.zeros(table.shape[1]), term)
+    ends = []
     for cost in (0.0, np.inf):
         monkeypatch.setattr("finitesum.methods.subproblems.column_models._nanoseconds_of_face", lambda *_, c=cost: c)
-        end = minimised(model, start, 1e-10)
-        counts.append(end.n_passes)
-        if cost == 0.0:
-            assert term.optimality(end.w, gradient + X.T @ (X @ end.w) / 40.0) <= 2e-10
-    assert counts[0] < 0.5 * counts[1]
+        ends.append(minimised(model, start, 1e-10))
+    w = np.append(ends[0].w, [ends[0].intercept] * has_intercept)
+    assert term.optimality(w, gradient + table.T @ (table @ w) / 40.0) <= 2e-10
+    assert ends[0].n_passes < 30
+    assert ends[1].n_passes <= ENOUGH_ROUNDS * (PASSES + 1)
+
+
+def test_models_that_take_many_passes_are_charged_as_more_hessians(monkeypatch):
+    charged = []
+    for n_passes in (3, 45):
+        monkeypatch.setattr(
+            coordinate_descent, "minimised", lambda *given, n=n_passes: minimised(*given)._replace(n_passes=n)
+        )
+        result = minimize(wide(alpha=0.02, l1_ratio=1.0), method=CoordinateDescent(first_columns=300), tol=1e-8)
+        charged.append(result.n_hessian_passes)
+    assert charged[1] == pytest.approx(4.5 * charged[0])
 
 
 def test_auto_takes_it_for_l1_penalties_on_many_columns():

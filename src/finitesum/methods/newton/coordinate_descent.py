@@ -16,8 +16,8 @@ is minimised on it, w is optimal. F never rises.
 1. *Curvature.* Rows on a linear piece of their loss have theta times that of its majorant, as in
    `finitesum.methods.newton.newton`; all rows have the majorant's after a step that was halved twice.
 2. *Passes.* Each read of all columns is a pass of gradients. A step on W is charged as two and as one of Hessians, by the
-   fraction of the entries that W's columns have; coordinate descent sees the model alone. A pass of this method goes on
-   until some passes are charged.
+   fraction of the entries that W's columns have; as one of Hessians for each ten passes of coordinate descent over its
+   model, where these are more. A pass of this method goes on until some passes are charged.
 
 Memory: 30 numbers a row, and twice the entries of W's columns. The references are those of `CoordinateDescent`.
 """
@@ -37,7 +37,7 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
 from finitesum.methods.parameters import CountOrAuto
-from finitesum.methods.subproblems.column_models import ColumnModel, ScaledColumns, column_model, minimised, scaled
+from finitesum.methods.subproblems.column_models import PASSES, ColumnModel, ScaledColumns, column_model, minimised, scaled
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
@@ -345,7 +345,7 @@ def _stepped(
         n_steps=MOST_STEPS if is_stuck else state.n_steps + 1,
         before=optimality,
         n_gradients=state.n_gradients + math.ceil(2 * fraction * m),
-        n_hessians=state.n_hessians + fraction * m,
+        n_hessians=state.n_hessians + max(end.n_passes / PASSES, 1.0) * fraction * m,
     )
     if is_quadratic:  # the model is F
         return _read(problem, state._replace(predictions=_predictions_on(problem, here, w + step)))

@@ -11,7 +11,8 @@ is x_j'x_j - m_j^2 / H. So an intercept costs no passes, and columns need not be
 
 A pass over all coordinates is followed by passes over those that are not 0. After each round the last iterates are
 extrapolated [1]: their combination with weights of sum 1 whose differences nearly cancel, taken if q is lower there. Once
-rounds took as long as a Gram matrix of the coordinates that are not 0 and a factor would, these take their place.
+rounds took as long as a Gram matrix of the coordinates that are not 0 and a factor would, q is minimised by these in the
+coordinates that are not 0 or nearly leave it. Where that is far, some rounds are enough: the next model is nearer to F.
 
 References
 ----------
@@ -27,18 +28,29 @@ from scipy.linalg import blas
 
 from finitesum.core.arrays import Data, Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, reassociated_part
-from finitesum.methods.subproblems import faces
-from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, squares_of, to_matrix
+from finitesum.evaluation.hessian import gram_of
+from finitesum.methods.subproblems.quadratic_models import minimise_model
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, squares_of, to_matrix, turned
 from finitesum.problems.term import ConvexTerm
 
 #: Passes of a round, the first of them over all coordinates, and how many of its last iterates are extrapolated.
 PASSES, MEMORY = 10, 5
 
-#: Rounds for a model, at most.
-MOST_ROUNDS = 30
+#: Rounds for a model, at most; and where they took less than a part of what a Gram matrix and a factor would.
+MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
+
+#: The part of its threshold from which the slope of a coordinate that is 0 is nearly enough to leave it, and the part of
+#: all coordinates from which all are taken.
+NEARLY, NEARLY_ALL = 0.7, 0.6
 
 #: Passes over coordinates that are not 0 end where slopes change by this part of the tolerance.
 NEARER = 0.3
+
+#: Nanoseconds of a product of two sparse entries of a row, in a Gram matrix, and of the calls of a minimiser by one.
+OF_PAIR, OF_CALLS = 0.6, 7e5
+
+#: The change of a slope at which passes over a Gram matrix end, by the tolerance as a norm.
+CLOSE = 0.5
 
 #: Rounding errors of slopes, relative to what they are sums of.
 ROUNDING = 1e-15
@@ -59,6 +71,7 @@ class ColumnModel(NamedTuple):
     intercept_slope: float  # sum_i p_i phi'_i
     total: float  # H, or 0 without an intercept
     unit: float  # that the model was divided by
+    term: ConvexTerm  # of the coordinates and the intercept
 
 
 #: A point, its r and its intercept.
@@ -285,7 +298,7 @@ def column_model(
     figures[3] = intervals.thresholds[:k] / unit
     figures[4], figures[5], figures[6] = intervals.lower[:k], intervals.upper[:k], means
     of_intercept = (float(gradient[k]), total) if has_intercept else (0.0, 0.0)
-    return ColumnModel(scaled.columns, figures, *of_intercept, unit)
+    return ColumnModel(scaled.columns, figures, *of_intercept, unit, term)
 
 
 def _value(model: ColumnModel, w: Vector, r: Vector, intercept: float) -> float:
@@ -318,11 +331,11 @@ def _intercept(model: ColumnModel, step: Vector) -> float:
 def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
     """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's."""
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
-    history, n_passes, spent = np.empty((MEMORY + 1, start.size)), 0, 0.0
+    history, n_passes, spent, in_all = np.empty((MEMORY + 1, start.size)), 0, 0.0, 0.0
     sizes = np.abs(model.figures[0]) + model.figures[3] * (start != 0.0)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(sizes @ sizes)))
-    change = tolerance  # of slopes, at which a round ends
-    for _ in range(MOST_ROUNDS):
+    change, of_gram = tolerance, math.nan  # of slopes, at which a round ends
+    for n_rounds in range(1, MOST_ROUNDS + 1):
         found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
         n_passes += abs(found)
         if found == 1:
@@ -331,9 +344,14 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
                 break
             change *= max(0.5 * tolerance / left, 0.01)
         n_free = int(np.count_nonzero(w))
-        spent += abs(found) * _nanoseconds_of_pass(model, n_free)
-        if spent > _nanoseconds_of_face(model, n_free):
-            spent, (w, r, shift[0]) = 0.0, _on_face(model, start, w, r, float(shift[0]))
+        of_round = abs(found) * _nanoseconds_of_pass(model, n_free)
+        spent, in_all = spent + of_round, in_all + of_round
+        if math.isnan(of_gram) and (n_rounds == ENOUGH_ROUNDS or spent > _nanoseconds_of_face(0.0, n_free)):
+            of_gram = _nanoseconds_of_gram(model)
+        if n_rounds >= ENOUGH_ROUNDS and in_all < FAR * _nanoseconds_of_face(of_gram, n_free):
+            break
+        if found == PASSES and spent > _nanoseconds_of_face(of_gram, n_free):  # not where that is unknown
+            spent, (w, r, shift[0]) = 0.0, _by_gram(model, start, (w, r, float(shift[0])), tolerance)
         elif found == PASSES and (far := _extrapolated(model, start, history)) is not None:
             n_passes += 1
             if _value(model, *far) < _value(model, w, r, shift[0]):
@@ -362,25 +380,38 @@ def _nanoseconds_of_pass(model: ColumnModel, n_free: int) -> float:
     return n_free * (20.0 + 2.0 * model.columns.values.size / model.columns.n_rows)
 
 
-def _nanoseconds_of_face(model: ColumnModel, n_free: int) -> float:
+def _nanoseconds_of_gram(model: ColumnModel) -> float:
+    """Return about what a Gram matrix of all coordinates takes, by their number squared where they are dense."""
+    columns = model.columns
+    if isinstance(columns, DenseRows):
+        return 0.05 * columns.n_columns
+    counts = np.bincount(columns.columns).astype(np.float64)
+    return OF_PAIR * float(counts @ counts) / max(columns.n_rows, 1) ** 2
+
+
+def _nanoseconds_of_face(of_gram: float, n_free: int) -> float:
     """Return about what the minimiser over free coordinates takes: their Gram matrix and its factor."""
-    rows = model.columns.n_columns * n_free if isinstance(model.columns, DenseRows) else 8.0 * model.columns.values.size
-    return 1e5 + n_free * (0.05 * rows + 2.0 * n_free + 0.02 * n_free**2)
+    return OF_CALLS + n_free * (of_gram * n_free + 2.0 * n_free + 0.02 * n_free**2)
 
 
-def _on_face(model: ColumnModel, start: Vector, w: Vector, r: Vector, shift: float) -> _Point:
-    """Return nearly the minimiser in the coordinates that are not 0, the others as they are, by their Gram matrix."""
-    some = np.flatnonzero(w)
+def _by_gram(model: ColumnModel, start: Vector, point: _Point, tolerance: float) -> _Point:
+    """Return the minimiser in the coordinates that are not 0 or nearly leave it, the others as they are."""
+    (w, r, shift), (first, curvatures, quadratic, thresholds, *_, means) = point, model.figures
+    slope = first + products(model.columns, r) + shift * means + quadratic * w
+    is_in = (w != 0.0) | ((np.abs(slope) > NEARLY * thresholds) & (curvatures > 0.0))
+    if np.count_nonzero(is_in) > NEARLY_ALL * w.size:
+        is_in = (w != 0.0) | (curvatures > 0.0)
+    some = np.flatnonzero(is_in)
     columns, figures = some_rows(model.columns, some), model.figures[:, some]
-    quadratic, means = figures[2], figures[6]
-    values = to_matrix(columns)
-    matrix = values @ values.T
-    matrix = matrix if isinstance(matrix, np.ndarray) else matrix.toarray()
+    matrix: Matrix = columns.values @ columns.values.T if isinstance(columns, DenseRows) else gram_of(turned(columns))
+    matrix.flat[:: some.size + 1] += figures[2]
+    hessian, right, at = matrix, slope[some], w[some]
     if model.total > 0.0:
-        matrix -= np.outer(means, means / model.total)
-    matrix.flat[:: some.size + 1] += quadratic
-    slope = figures[0] + products(columns, r) + shift * means + quadratic * w[some]
+        hessian = np.block([[matrix, figures[6:7].T], [figures[6:7], model.total]])
+        right, at = np.append(right, 0.0), np.append(at, 0.0)  # the intercept is where its slope is 0
+    near = CLOSE * model.unit * tolerance / math.sqrt(w.size)
+    found = minimise_model(model.term.on_columns(some), model.unit * hessian, model.unit * right, at, near)
     end, change = w.copy(), np.zeros(model.columns.n_columns)
-    end[some] = faces.over_faces(matrix, slope, w[some], figures[3:6])
+    end[some] = found[: some.size]
     add_combination(columns, end[some] - w[some], change)
     return end, r + change, _intercept(model, end - start)
