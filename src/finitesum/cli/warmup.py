@@ -187,8 +187,8 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
     from finitesum.estimators.covariance import covariance_at
     from finitesum.evaluation.row_products import combination
     from finitesum.methods import METHODS
-    from finitesum.methods.subproblems.column_models import scaled
     from finitesum.methods.subproblems.many_models import model_steps
+    from finitesum.methods.subproblems.scaled_columns import scaled
     from finitesum.running.driver import minimize
 
     variants: tuple[dict[str, float], ...] = ({}, {"step_size": 0.01}, {"first_rows": 2})

@@ -10,7 +10,10 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.newton import coordinate_descent
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
-from finitesum.methods.subproblems.column_models import ENOUGH_ROUNDS, PASSES, column_model, minimised, scaled
+from finitesum.methods.subproblems import column_models
+from finitesum.methods.subproblems.column_models import ENOUGH_ROUNDS, PASSES, column_model, minimised
+from finitesum.methods.subproblems.quadratic_models import minimise_model
+from finitesum.methods.subproblems.scaled_columns import scaled
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.term import ConvexTerm
 
@@ -121,6 +124,22 @@ def test_gram_matrices_take_over_where_passes_gain_little(box, has_intercept, fo
     assert term.optimality(w, gradient + table.T @ (table @ w) / 40.0) <= 2e-10
     assert ends[0].n_passes < 30
     assert ends[1].n_passes <= ENOUGH_ROUNDS * (PASSES + 1)
+
+
+@pytest.mark.parametrize("most", [3, 15])
+def test_gram_matrices_have_a_bounded_number_of_coefficients(most, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(column_models, "MOST_OF_GRAM", most)
+    monkeypatch.setattr(column_models, "OF_CALLS", 0.0)
+    monkeypatch.setattr(
+        column_models, "minimise_model", lambda *given: sizes.append(given[3].size) or minimise_model(*given)
+    )
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 1)) + 0.1 * rng.standard_normal((40, 15))
+    problem = Problem.linear(X, X @ (0.15 * (-1.0) ** np.arange(15)), loss="squared", alpha=1e-5, l1_ratio=1.0)
+    assert minimize(problem, method="coordinate-descent", tol=1e-8, max_iter=1e5).success
+    assert all(size <= most for size in sizes)
+    assert bool(sizes) == (most > 3)
 
 
 def test_models_that_take_many_passes_are_charged_as_more_hessians(monkeypatch):

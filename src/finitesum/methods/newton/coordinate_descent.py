@@ -19,7 +19,8 @@ is minimised on it, w is optimal. F never rises.
    fraction of the entries that W's columns have; as one of Hessians for each ten passes of coordinate descent over its
    model, where these are more. A pass of this method goes on until some passes are charged.
 
-Memory: 30 numbers a row, and twice the entries of W's columns. The references are those of `CoordinateDescent`.
+Memory: 30 numbers a row, twice the entries of W's columns, and some matrices of up to 3,000 coefficients other than 0. The
+references are those of `CoordinateDescent`.
 """
 
 import math
@@ -37,8 +38,9 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
 from finitesum.methods.parameters import CountOrAuto
-from finitesum.methods.subproblems.column_models import PASSES, ColumnModel, ScaledColumns, column_model, minimised, scaled
+from finitesum.methods.subproblems.column_models import PASSES, ColumnModel, column_model, minimised
 from finitesum.methods.subproblems.line_search import halved
+from finitesum.methods.subproblems.scaled_columns import ScaledColumns, scaled
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import (

@@ -26,11 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import blas
 
-from finitesum.core.arrays import Data, Matrix, Vector
-from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, reassociated_part
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.hessian import gram_of
 from finitesum.methods.subproblems.quadratic_models import minimise_model
-from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, squares_of, to_matrix, turned
+from finitesum.methods.subproblems.scaled_columns import MOST_WITH_ZEROS, ScaledColumns, n_counted
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix, turned
 from finitesum.problems.term import ConvexTerm
 
 #: Passes of a round, the first of them over all coordinates, and how many of its last iterates are extrapolated.
@@ -49,15 +50,18 @@ NEARER = 0.3
 #: Nanoseconds of a product of two sparse entries of a row, in a Gram matrix, and of the calls of a minimiser by one.
 OF_PAIR, OF_CALLS = 0.6, 7e5
 
+#: Coordinates of a Gram matrix, at most.
+MOST_OF_GRAM = 3000
+
 #: The change of a slope at which passes over a Gram matrix end, by the tolerance as a norm.
 CLOSE = 0.5
 
 #: Rounding errors of slopes, relative to what they are sums of.
 ROUNDING = 1e-15
 
-#: Numbers of columns with their zeros up to which they are read so, without a kernel; and those that count for a sparse
-#: column, as measured: with 5,000 of them models in arrays take a third of the time of compiling.
-MOST_WITH_ZEROS, OF_SPARSE = 3e6, 200.0
+#: Numbers that count for a sparse column, as measured: with 5,000 of them models in arrays take a third of the time of
+#: compiling.
+OF_SPARSE = 200.0
 
 #: A curvature less than this part of the column's square is rounding errors of what the intercept leaves.
 HIDDEN = 1e-13
@@ -136,13 +140,8 @@ def _descend(
 def _n_numbers(columns: DenseRows | CSRRows, *_others: Any) -> float:
     """Return the numbers of columns; of sparse ones at least what their calls cost."""
     if isinstance(columns, DenseRows):
-        return _n_counted(columns.values)
+        return n_counted(columns.values)
     return max(float(columns.values.size), columns.n_rows * OF_SPARSE)
-
-
-def _n_counted(values: Data) -> float:
-    """Return the numbers of a matrix, less because long columns take as long by NumPy as by machine code."""
-    return float(values.size) * MOST_NUMBERS / MOST_WITH_ZEROS
 
 
 def _n_with_zeros(columns: CSRRows) -> float:
@@ -212,67 +211,6 @@ def _descend_in_arrays(
             break
     shift[0] = intercept
     return found
-
-
-@reassociated_part
-def _scale_dense(values: Data, roots: Vector, out: Matrix, j: int) -> tuple[float, float]:
-    square = total = 0.0
-    for i in range(np.uint64(roots.size)):
-        entry = values[j, i] * roots[i]
-        out[j, i] = entry
-        square += entry * entry
-        total += entry * roots[i]
-    return square, total
-
-
-@kernel
-def _scale_dense_columns(values: Data, roots: Vector, out: Matrix, sums: Matrix) -> None:
-    for j in range(values.shape[0]):
-        sums[0, j], sums[1, j] = _scale_dense(values, roots, out, j)
-
-
-@kernel
-def _scale_sparse_columns(columns: CSRRows, roots: Vector, out: Vector, sums: Matrix) -> None:
-    for j in range(columns.n_rows):
-        square = total = 0.0
-        for k in range(np.uint64(columns.starts[j]), np.uint64(columns.starts[j + 1])):
-            root = roots[np.uint64(columns.columns[k])]
-            entry = columns.values[k] * root
-            out[k] = entry
-            square += entry * entry
-            total += entry * root
-        sums[0, j], sums[1, j] = square, total
-
-
-@array_form(_scale_dense_columns, lambda values, *_: _n_counted(values), stands_in=True)
-def _scale_dense_in_arrays(values: Data, roots: Vector, out: Matrix, sums: Matrix) -> None:
-    np.multiply(values, roots, out=out)
-    sums[0], sums[1] = np.einsum("ij,ij->i", out, out), out @ roots
-
-
-@array_form(_scale_sparse_columns, lambda columns, *_: float(columns.values.size), stands_in=True)
-def _scale_sparse_in_arrays(columns: CSRRows, roots: Vector, out: Vector, sums: Matrix) -> None:
-    np.multiply(columns.values, roots[columns.columns], out=out)
-    scaled_columns = columns._replace(values=out)
-    sums[0], sums[1] = squares_of(scaled_columns), products(scaled_columns, roots)
-
-
-class ScaledColumns(NamedTuple):
-    """Columns as rows, times the roots of the rows' curvatures."""
-
-    columns: DenseRows | CSRRows
-    squares: Vector  # their squared norms
-    means: Vector  # their products with the roots
-
-
-def scaled(columns: DenseRows | CSRRows, roots: Vector) -> ScaledColumns:
-    """Return columns as rows, times a number for each entry's row: by one read of them."""
-    out, sums = np.empty_like(columns.values), np.empty((2, columns.n_rows))
-    if isinstance(columns, DenseRows):
-        _scale_dense_columns(columns.values, roots, out, sums)
-    else:
-        _scale_sparse_columns(columns, roots, out, sums)
-    return ScaledColumns(columns._replace(values=out), *sums)
 
 
 def column_model(
@@ -391,6 +329,8 @@ def _nanoseconds_of_gram(model: ColumnModel) -> float:
 
 def _nanoseconds_of_face(of_gram: float, n_free: int) -> float:
     """Return about what the minimiser over free coordinates takes: their Gram matrix and its factor."""
+    if n_free > MOST_OF_GRAM:
+        return math.inf
     return OF_CALLS + n_free * (of_gram * n_free + 2.0 * n_free + 0.02 * n_free**2)
 
 
@@ -398,10 +338,11 @@ def _by_gram(model: ColumnModel, start: Vector, point: _Point, tolerance: float)
     """Return the minimiser in the coordinates that are not 0 or nearly leave it, the others as they are."""
     (w, r, shift), (first, curvatures, quadratic, thresholds, *_, means) = point, model.figures
     slope = first + products(model.columns, r) + shift * means + quadratic * w
-    is_in = (w != 0.0) | ((np.abs(slope) > NEARLY * thresholds) & (curvatures > 0.0))
-    if np.count_nonzero(is_in) > NEARLY_ALL * w.size:
-        is_in = (w != 0.0) | (curvatures > 0.0)
-    some = np.flatnonzero(is_in)
+    is_free, may_move = w != 0.0, (w != 0.0) | (curvatures > 0.0)
+    is_near = is_free | (may_move & (np.abs(slope) > NEARLY * thresholds))
+    is_in = may_move if np.count_nonzero(is_near) > NEARLY_ALL * w.size else is_near
+    choices = (np.flatnonzero(flags) for flags in (is_in, is_near, is_free))
+    some = next(chosen for chosen in choices if chosen.size <= MOST_OF_GRAM)
     columns, figures = some_rows(model.columns, some), model.figures[:, some]
     matrix: Matrix = columns.values @ columns.values.T if isinstance(columns, DenseRows) else gram_of(turned(columns))
     matrix.flat[:: some.size + 1] += figures[2]
