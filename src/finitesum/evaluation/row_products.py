@@ -222,11 +222,8 @@ def rounded_gram_product(
 ) -> Vector:
     """Return `gram_product`; of sparse rows with many columns that of v in single precision, which is rounded to 1e-7 |v|.
 
-    Entries wait for the coefficients of their columns, which then take half as much of a cache (and of a message). A small
-    matrix is multiplied in single precision.
+    Entries wait for the coefficients of their columns, which then take half as much of a cache (and of a message).
     """
-    if components is None and (arrays := whole_arrays(problem)) is not None and arrays.is_dense:
-        return arrays.rounded_product(problem.weights * curvatures, v)
     if not problem.rows.is_sparse() or v.nbytes <= MOST_IN_CACHE:
         return gram_product(problem, curvatures, v, components, n_threads)
     # without this factor small numbers would vanish, and large ones overflow

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import dgemv, sgemv
+from scipy.linalg.blas import dgemv
 from scipy.sparse._sparsetools import csr_todense
 
 from finitesum.core.arrays import Indices, Matrix, Vector
@@ -164,11 +164,6 @@ class WholeArrays:
         """The rows' matrix as LAPACK sees it, for products without the checks of a general one."""
         return self.rows.values.T if isinstance(self.rows, DenseRows) and self.rows.values.size else None
 
-    @functools.cached_property
-    def single(self) -> Matrix:
-        """The rows' matrix in single precision."""
-        return self.rows.values.astype(np.float32, copy=False)
-
     def kept_sample(self, chosen: Indices) -> "WholeArrays | None":
         """Return the chosen rows as arrays where they are those that were chosen last."""
         kept = self.sample
@@ -179,7 +174,7 @@ class WholeArrays:
         if (kept := self.kept_sample(chosen)) is not None:
             return kept
         found = copy.copy(self)
-        for name in ("rows", "transposed", "single"):
+        for name in ("rows", "transposed"):
             found.__dict__.pop(name, None)
         found.targets, found.weights = self.targets[chosen], self.weights[chosen]
         found.offsets, found.sample = None if self.offsets is None else self.offsets[chosen], None
@@ -213,26 +208,6 @@ class WholeArrays:
             out[: self.n_columns] = dgemv(1.0, self.transposed, scales)
             if self.intercept:
                 out[-1] = scales.sum()
-        return out
-
-    def rounded_product(self, scales: Vector, v: Vector) -> Vector:
-        """Return sum_i s_i x_i x_i'v, of a matrix in single precision: in half the time, rounded to 1e-7 of its terms."""
-        if self.transposed is None and not self.is_tall:
-            return self.combination(scales * self.products(v))
-        largest = max(float(v.max()), -float(v.min())) or 1.0  # without it small numbers would vanish
-        out, single = np.empty(v.size), (v / largest).astype(np.float32)
-        if self.is_tall:
-            columns = self.columns_in(np.float32).T
-            out[:] = sgemv(1.0, columns, sgemv(1.0, columns, single) * scales, trans=1)
-        else:
-            d, rows = self.n_columns, self.single.T
-            found = sgemv(1.0, rows, single[:d], trans=1)
-            if self.intercept:
-                found += single[d]
-            found *= scales
-            out[:d] = sgemv(1.0, rows, found)
-            out[d:] = found.sum()
-        out *= largest
         return out
 
     def sums(

@@ -142,6 +142,25 @@ def test_gram_matrices_have_a_bounded_number_of_coefficients(most, monkeypatch):
     assert bool(sizes) == (most > 3)
 
 
+def test_gram_matrices_of_columns_that_are_nearly_equal_have_few_coefficients(monkeypatch):
+    """All slopes are near their thresholds there, and few coefficients are not 0."""
+    sizes = []
+    monkeypatch.setattr(column_models, "OF_CALLS", 0.0)
+    monkeypatch.setattr(
+        column_models, "minimise_model", lambda *given: sizes.append(given[3].size) or minimise_model(*given)
+    )
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal((80, 1))
+    X, y = common + 0.3 * rng.standard_normal((80, 200)), common[:, 0] + 0.3 * rng.standard_normal(80)
+    alpha = 0.3 * float(np.abs(X.T @ y).max()) / 80.0
+    result = minimize(
+        Problem.linear(X, y, loss="squared", alpha=alpha, l1_ratio=1.0), method="coordinate-descent", tol=1e-8
+    )
+    assert result.success
+    assert sizes
+    assert max(sizes) < 60
+
+
 def test_models_that_take_many_passes_are_charged_as_more_hessians(monkeypatch):
     charged = []
     for n_passes in (3, 45):

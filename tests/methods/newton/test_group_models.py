@@ -8,6 +8,7 @@ from finitesum import LogisticRegression, Problem, minimize
 from finitesum.constraints import Unconstrained
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.auto import choose
+from finitesum.methods.subproblems import group_models
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.penalties import GroupLasso
 from finitesum.problems.term import ConvexTerm
@@ -213,3 +214,12 @@ def test_the_penalty_and_its_prox_by_array_operations_are_those_of_kernels(l1_ra
     w[0] = np.nan
     shrink_groups(groups, w, 0.7)
     assert np.isnan(w[0])
+
+
+def test_groups_whose_squares_vanish_are_left_out_of_a_face():
+    groups = as_penalty(GroupLasso(0.5, [0, 0, 1]), 3)
+    model = group_models._Model(np.eye(3), groups, np.zeros(0, dtype=np.int64), {})
+    some, slopes, curvature = group_models._face(model, group_models._Point(np.array([1e-170, 1e-170, 1.0]), np.zeros(3)))
+    np.testing.assert_array_equal(some, [2])
+    np.testing.assert_allclose(slopes, [0.5])
+    np.testing.assert_allclose(curvature, [[1.0]])

@@ -109,6 +109,18 @@ def test_penalties_and_sets_on_wide_data_go_to_methods_that_treat_them(more, nam
     require_suited(method, problem)
 
 
+@pytest.mark.as_chosen
+@pytest.mark.parametrize("offset", [1e5, 1e6])
+def test_columns_far_from_0_beside_an_intercept_are_no_end(offset):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 100))
+    y = X[:, 0] + rng.standard_normal(60) > 0.0
+    problem = Problem.linear(X + offset, y, alpha=1e-6, fit_intercept=True)
+    result = minimize(problem, method="newton-cg", tol=1e-6, max_iter=3000)
+    assert result.success
+    assert result.fun < 1e-4
+
+
 def test_a_pass_over_small_data_takes_some_products_and_ends_with_the_step():
     problem, _ = make_pair(n=400, d=60, batch_size=1)
     result = minimize(problem, method=NewtonCG(first_rows=400), tol=1e-9, measure_every=0)

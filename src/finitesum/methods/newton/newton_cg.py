@@ -152,7 +152,7 @@ class NewtonCG(SampledNewton):
         return 1  # products of vectors are not worth several
 
     def run_pass(self, problem: AnySum, state: NewtonCGState, order: Indices) -> NewtonCGState:
-        """Return the state after an epoch, a larger sample, a product of conjugate gradients, or the end of a step."""
+        """Return the state after an epoch, a larger sample, products of conjugate gradients, or the end of a step."""
         if isinstance(problem, FiniteSum):
             from finitesum.methods.newton import component_cg  # which imports this module
 
@@ -161,9 +161,8 @@ class NewtonCG(SampledNewton):
             if state.order.size == 0:
                 may_begin = self.first_rows == "auto" and not state.x.any()
                 may_begin &= problem.rows.is_sparse() or self.n_threads == 1  # which epochs are run on
+                may_begin = may_begin and (whole_arrays(problem) is None or have_machine_code(problem))
                 dual = first_epoch(problem, state.tol) if may_begin else DualState()
-                if dual.slopes.size and whole_arrays(problem) is not None and not have_machine_code(problem, dual):
-                    dual = DualState()
                 state = state._replace(order=subsampling.permutation(order, problem.n_components), dual=dual)
             if state.dual.slopes.size > 0:
                 return self._after_epoch(problem, state)
@@ -258,8 +257,9 @@ class NewtonCG(SampledNewton):
         """Return the state after a step along what conjugate gradients found: the whole of it, or as far as F falls."""
         direction = np.empty(problem.dim)
         direction[_read(problem, state).order] = state.cg.solution
-        if not direction.any():
-            direction = orthant_of(problem, state).right / _own_diagonal(state)
+        right = orthant_of(problem, state).right
+        if not right @ direction > 0.0:  # nothing was found, or rounding errors
+            direction = right / _own_diagonal(state)
         state = state._replace(cg=ConjugateGradients(), n_steps=state.n_steps + 1)
         end = self.step_along(problem, state, sample, direction)
         state = state._replace(n_gradients=state.n_gradients + end.n_passes * sample.components.size)
@@ -344,7 +344,7 @@ def _products_a_pass(problem: Problem, sample: Sample) -> int:
     if is_parted(problem):
         return 1
     n_read = n_entries(problem.rows) * sample.components.size / problem.n_components + problem.dim
-    return min(max(int(NO_TIME / n_read), 1), FEW_PRODUCTS)
+    return min(max(int(NO_TIME / max(n_read, 1.0)), 1), FEW_PRODUCTS)
 
 
 def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_threads: int) -> NewtonCGState:

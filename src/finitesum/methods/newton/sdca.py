@@ -232,10 +232,10 @@ def visit_rows(view: View, draw: int, ridge: float, w: Vector, memory: DualState
     return total, little
 
 
-def have_machine_code(problem: Problem, memory: DualState) -> bool:
+def have_machine_code(problem: Problem) -> bool:
     """Return whether epochs of a problem have machine code on disk; there is nothing else for them."""
     places = np.zeros(0, dtype=np.int64)
-    return has_machine_code(visit_rows, _view_of(problem), 1, 1.0, np.zeros(0), memory, (places, places, 1))
+    return has_machine_code(visit_rows, _view_of(problem), 1, 1.0, np.zeros(0), DualState(), (places, places, 1))
 
 
 def _view_of(problem: Problem) -> View:

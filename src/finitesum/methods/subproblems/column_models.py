@@ -40,9 +40,9 @@ PASSES, MEMORY = 10, 5
 #: Rounds for a model, at most; and where they took less than a part of what a Gram matrix and a factor would.
 MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
 
-#: The part of its threshold from which the slope of a coordinate that is 0 is nearly enough to leave it, and the part of
-#: all coordinates from which all are taken.
-NEARLY, NEARLY_ALL = 0.7, 0.6
+#: The part of its threshold from which the slope of a coordinate that is 0 is nearly enough to leave it, and how many times
+#: as many as those that are not 0 all coordinates, or those that nearly leave it, may be where they are taken, too.
+NEARLY, MOST_MORE = 0.7, 1.5
 
 #: Passes over coordinates that are not 0 end where slopes change by this part of the tolerance.
 NEARER = 0.3
@@ -339,10 +339,9 @@ def _by_gram(model: ColumnModel, start: Vector, point: _Point, tolerance: float)
     (w, r, shift), (first, curvatures, quadratic, thresholds, *_, means) = point, model.figures
     slope = first + products(model.columns, r) + shift * means + quadratic * w
     is_free, may_move = w != 0.0, (w != 0.0) | (curvatures > 0.0)
-    is_near = is_free | (may_move & (np.abs(slope) > NEARLY * thresholds))
-    is_in = may_move if np.count_nonzero(is_near) > NEARLY_ALL * w.size else is_near
-    choices = (np.flatnonzero(flags) for flags in (is_in, is_near, is_free))
-    some = next(chosen for chosen in choices if chosen.size <= MOST_OF_GRAM)
+    is_near, n_free = is_free | (may_move & (np.abs(slope) > NEARLY * thresholds)), int(np.count_nonzero(is_free))
+    most = max(min(MOST_MORE * n_free, MOST_OF_GRAM), n_free)  # what was weighed is the time for these
+    some = next(found for one in (may_move, is_near, is_free) if (found := np.flatnonzero(one)).size <= most)
     columns, figures = some_rows(model.columns, some), model.figures[:, some]
     matrix: Matrix = columns.values @ columns.values.T if isinstance(columns, DenseRows) else gram_of(turned(columns))
     matrix.flat[:: some.size + 1] += figures[2]
@@ -351,8 +350,8 @@ def _by_gram(model: ColumnModel, start: Vector, point: _Point, tolerance: float)
         hessian = np.block([[matrix, figures[6:7].T], [figures[6:7], model.total]])
         right, at = np.append(right, 0.0), np.append(at, 0.0)  # the intercept is where its slope is 0
     near = CLOSE * model.unit * tolerance / math.sqrt(w.size)
-    found = minimise_model(model.term.on_columns(some), model.unit * hessian, model.unit * right, at, near)
+    solved = minimise_model(model.term.on_columns(some), model.unit * hessian, model.unit * right, at, near)
     end, change = w.copy(), np.zeros(model.columns.n_columns)
-    end[some] = found[: some.size]
+    end[some] = solved[: some.size]
     add_combination(columns, end[some] - w[some], change)
     return end, r + change, _intercept(model, end - start)

@@ -164,7 +164,8 @@ def _in_eigenvectors(values: Vector, slopes: Vector, strength: float) -> Vector:
 def _face(model: _Model, point: _Point) -> tuple[Indices, Vector, Matrix]:
     """Return the coordinates that are not 0, group by group, and free ones, with the slope and curvature of q there."""
     groups, (w, slope) = model.groups, point
-    is_in, norms = w[groups.members] != 0.0, np.sqrt(groups.sums(w[groups.members] ** 2))
+    norms = np.sqrt(groups.sums(w[groups.members] ** 2))
+    is_in = (w[groups.members] != 0.0) & (norms > 0.0)[groups.of_member]  # their squares may vanish
     inside, group = groups.members[is_in], groups.of_member[is_in]
     some = np.concatenate([inside, model.free])
     unit, per_length = w[inside] / norms[group], (groups.strengths / np.where(norms > 0.0, norms, np.inf))[group]
