@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from auto_choice import MAKERS
+from auto_choice import FAMILIES, MAKERS
 
 
 class Case(NamedTuple):
@@ -229,10 +229,15 @@ def drawn(k: int) -> Case:
     return Case(part, load, plain.get(model, model), strength, has_intercept, l1_ratio, bool(l1_ratio))
 
 
+def _family(k: int) -> str:
+    """Return the family of draw k: those that forecasts are fitted and checked by take turns."""
+    names = sorted(name for half in FAMILIES.values() for name in half)
+    return names[k % len(names)]
+
+
 def _drawn(k: int, model: str, folder: Path) -> tuple[Any, Any]:
     rng = np.random.default_rng([8, k])
-    family = sorted(MAKERS)[k % len(MAKERS)]
-    X = MAKERS[family](rng, bool(rng.random() < 0.25))
+    X = MAKERS[_family(k)](rng, bool(rng.random() < 0.25))
     if model in MEANS:
         X = X * (3.0 / float(np.abs(X).max()))  # so that exp does not overflow
     if sp.issparse(X):
@@ -256,4 +261,4 @@ def _drawn(k: int, model: str, folder: Path) -> tuple[Any, Any]:
     return X, (u + noise * rng.logistic(size=n) > 0.0).astype(int)
 
 
-CASES |= {f"{k + 1}: {sorted(MAKERS)[k % len(MAKERS)]}, {model}": drawn(k) for k, model in enumerate(DRAWN_MODELS)}
+CASES |= {f"{k + 1}: {_family(k)}, {model}": drawn(k) for k, model in enumerate(DRAWN_MODELS)}
