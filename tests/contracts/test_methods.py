@@ -17,6 +17,7 @@ from finitesum.core.jit import as_python
 from finitesum.evaluation.optimality import evaluate
 from finitesum.losses import InverseGaussian, Tweedie
 from finitesum.methods.base import is_suited
+from finitesum.methods.newton.newton_cg import FEW_PRODUCTS
 from finitesum.running.checkpoint import flatten, unflatten
 from finitesum.running.sampling import order_of_pass
 
@@ -67,7 +68,7 @@ ORACLES = {
     "newton-cg": (
         {"first_rows": 1000},
         lambda F, x, orders: islice(
-            lazy_newton.by_passes(lazy_newton.newton_cg(F, F.loss_name, x, len(orders), 1e-14)), len(orders)
+            lazy_newton.by_passes(lazy_newton.newton_cg(F, F.loss_name, x, len(orders), 1e-14), FEW_PRODUCTS), len(orders)
         ),
     ),
     "working-set-newton": (

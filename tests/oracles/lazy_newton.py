@@ -146,10 +146,10 @@ def working_set_newton(F, loss, x, costs, target):
                 break
 
 
-def by_passes(steps):
-    """Return x after every pass, where each product with H is one, too."""
+def by_passes(steps, n_together):
+    """Return x after every pass, where some products with H are one, too."""
     last = None
     for x, n_products in steps:
-        yield from [last] * n_products
+        yield from [last] * -(-n_products // n_together)
         yield x
         last = x

@@ -221,15 +221,8 @@ class DualAscent(SumMethod):
         return first._replace(active=active, face=face, cg=ConjugateGradients(*np.zeros((3, face.size))))
 
     def run_pass(self, problem: Problem, state: DualAscentState, order: Indices) -> DualAscentState:
-        """Return the state after sweeps or products on a face, of small data after some of both, or a round's end."""
-        state, n_before = state._replace(x=state.x.copy()), state.n_gradients  # whoever measures sees another bound
-        n_rounds, most = state.n_rounds, NO_TIME * problem.n_components / max(n_entries(problem.rows), 1)
-        while True:
-            state = self._after_phase(problem, state, order)
-            if state.n_rounds > n_rounds or not state.n_gradients - n_before < most:
-                return state
-
-    def _after_phase(self, problem: Problem, state: DualAscentState, order: Indices) -> DualAscentState:
+        """Return the state after sweeps, after products on a face, or at the end of a round."""
+        state = state._replace(x=state.x.copy())  # another one for whoever measures: the bound is another
         if state.face.size == 0:
             return _after_sweeps(problem, state, order, self.epochs)
         state, is_solved = _after_products(problem, state)
