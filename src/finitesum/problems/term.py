@@ -26,14 +26,7 @@ from finitesum.core.jit import array_form, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import sum_of_squares
 from finitesum.problems.intervals import Intervals
 from finitesum.problems.penalties import ElasticNet
-from finitesum.problems.term_penalties import (
-    Groups,
-    Separable,
-    TermPenalty,
-    WeightedElasticNet,
-    shrink_groups,
-    total_of_groups,
-)
+from finitesum.problems.term_penalties import Groups, Separable, TermPenalty, WeightedElasticNet, group_total, shrink_groups
 
 if TYPE_CHECKING:
     from finitesum.problems.view import View
@@ -137,11 +130,10 @@ def _penalty_in_arrays(term: CompiledTerm, w: Vector) -> float:
     if isinstance(penalty, ElasticNet | WeightedElasticNet):
         weights, sizes = getattr(penalty, "weights", 1.0), getattr(penalty, "scale", 1.0) * np.abs(blocks)
         return float((weights * (penalty.l1 * sizes + 0.5 * penalty.l2 * sizes * sizes)).sum())
-    if isinstance(penalty, Groups):
-        return sum(total_of_groups(penalty, block) for block in blocks)
+    total_of = group_total if isinstance(penalty, Groups) else type(penalty).penalty_total
     total = 0.0
     for block in blocks:
-        total = penalty.penalty_total(block, total)
+        total = total_of(penalty, block, total)
     return total
 
 

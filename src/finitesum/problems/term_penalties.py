@@ -259,10 +259,10 @@ def groups_of(l1: float, strengths: Vector, members: Indices, starts: Indices) -
     return Groups(l1, strengths, members.astype(np.int64), starts.astype(np.int64), of_member)
 
 
-def total_of_groups(groups: Groups, coefficients: Vector) -> float:
-    """Return what `Groups.penalty_total` adds, by array operations."""
+def group_total(groups: Groups, coefficients: Vector, start: float) -> float:
+    """Return what `Groups.penalty_total` does, by array operations."""
     values = coefficients[groups.members]
-    return float(groups.l1 * np.abs(values).sum() + groups.strengths @ np.sqrt(groups.sums(values * values)))
+    return start + float(groups.l1 * np.abs(values).sum() + groups.strengths @ np.sqrt(groups.sums(values * values)))
 
 
 def shrink_groups(groups: Groups, coefficients: Vector, step: float) -> None:

@@ -12,7 +12,7 @@ from finitesum.methods.subproblems import group_models
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.penalties import GroupLasso
 from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_penalties import as_penalty, shrink_groups, total_of_groups
+from finitesum.problems.term_penalties import as_penalty, group_total, shrink_groups
 
 LABELS = [0, 1, 0, 2, 2, 2, 3, 1]
 MEMBERS = [[0, 2], [1, 7], [3, 4, 5], [6]]
@@ -205,7 +205,7 @@ def test_the_penalty_and_its_prox_by_array_operations_are_those_of_kernels(l1_ra
     groups = as_penalty(GroupLasso(0.5, LABELS, l1_ratio), len(LABELS))
     for size in (0.0, 0.1, 3.0):
         w = size * np.random.default_rng(3).standard_normal(len(LABELS))
-        assert total_of_groups(groups, w) == pytest.approx(groups.penalty_total(w, 0.0), rel=1e-14)
+        assert group_total(groups, w, 2.0) == pytest.approx(groups.penalty_total(w, 2.0), rel=1e-14)
         one, other = w.copy(), w.copy()
         groups.apply_prox(one, 0.7)
         shrink_groups(groups, other, 0.7)

@@ -141,8 +141,8 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
     seconds, features, names = {}, forecasts.features_of(problem, tol), forecasts.known_methods(problem)
     stand_in = "dual-ascent" in names and dual_arrays.stand_in(problem)
-    suits_visits = "dual-ascent" in names and (forecasts.is_coupled(problem) or _has_quick_visits(problem))
-    suits_visits = suits_visits and not stand_in
+    can_visit = "dual-ascent" in names and not stand_in
+    suits_visits = can_visit and (forecasts.is_coupled(problem) or _has_quick_visits(problem))
     begins_so = problem.rows.is_sparse() and not problem.has_intercept  # newton-cg, with visits
     if begins_so and not suits_visits and begun != "dual-ascent":
         names = [name for name in names if name != "dual-ascent"]
