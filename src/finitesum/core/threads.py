@@ -91,6 +91,11 @@ def limited_blas(n_threads: int | None) -> Iterator[None]:
         _BLAS.leave(n_threads)
 
 
+def blas_threads() -> int:
+    """Return how many threads the linear algebra library has for a product now."""
+    return max((int(library.num_threads) for library in _blas_libraries().lib_controllers), default=1)
+
+
 @functools.cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="finitesum")

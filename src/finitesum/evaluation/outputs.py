@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
+from finitesum.evaluation.dense_outputs import sums_of_dense_rows
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.beside import empty_by_row
@@ -23,8 +24,8 @@ from finitesum.problems.rows import rows_between, to_matrix
 #: Numbers in a block of scores.
 BLOCK_SIZE = 1 << 17
 
-#: Numbers of a block that stays in the cache, its least rows, and numbers from which single precision saves time.
-IN_CACHE, LEAST_ROWS, MANY_NUMBERS = 1 << 16, 64, 1 << 20
+#: Numbers from which single precision saves time.
+MANY_NUMBERS = 1 << 20
 
 #: What keeps the mean over the outputs of coefficients on a set, by their curvature: it bounds what steps may add to all.
 OF_SET = 1e-8
@@ -193,13 +194,6 @@ def mean_gradient(problem: Problem, scores: Matrix) -> Vector:
     return sum_of_rows(problem, weighted_slopes(problem, scores)).reshape(-1)
 
 
-@remembered_of_rows
-def _single_rows(problem: Problem) -> Matrix:
-    """Return dense rows in single precision."""
-    values: Matrix = problem.rows.values.astype(np.float32, copy=False)
-    return values
-
-
 def has_single_rows(problem: Problem) -> bool:
     """Return whether rows in single precision save time: dense ones, and many, in memory."""
     return not is_parted(problem) and not problem.rows.is_sparse() and problem.rows.values.size >= MANY_NUMBERS
@@ -229,41 +223,42 @@ def _measured(w: Vector, is_single: bool, problem: Problem, *written: Matrix) ->
 
 
 def _measured_dense(problem: Problem, w: Vector, kind: np.dtype[Any], *written: Matrix) -> tuple[float, Vector]:
-    rows, table, d, total = problem.rows, w.reshape(problem.n_outputs, -1), problem.rows.n_columns, 0.0
-    matrix = _single_rows(problem) if kind == np.float32 else rows.values
-    columns, out, all_weights = table[:, :d].T.astype(kind, order="C"), np.zeros(table.shape), problem.weights.astype(kind)
-    size, loss, counts = max(LEAST_ROWS, IN_CACHE // max(d, 1)), loss_of(problem), bool(problem.weights.all())
-    for first in range(0, problem.n_rows, size):
-        here = slice(first, first + size)
-        block = matrix[here].astype(kind, copy=False)
-        scores, weights = np.ascontiguousarray((block @ columns).T), all_weights[here]  # BLAS is faster so than transposed
-        if problem.has_intercept:
-            scores += table[:, d:]
+    loss, all_weights, counts = loss_of(problem), problem.weights.astype(kind), bool(problem.weights.all())
+
+    def of_block(here: slice, scores: Matrix) -> tuple[float, Matrix]:
         if problem.has_offsets:
             scores += problem.offsets[here].T
         for whole in written:
             whole[here] = scores.T
+        weights = all_weights[here]
         values, slopes = loss.value_d1(scores.T, problem.targets[here])
         if not counts:  # with weight 0, what overflows must not show
             values[weights == 0.0], slopes[weights == 0.0] = 0.0, 0.0
-        total += float(weights @ values)
         changes = slopes.T
         changes *= weights
-        out[:, :d] += changes @ block
-        if problem.has_intercept:
-            out[:, d] += changes.sum(axis=1)
+        return float(weights @ values), changes
+
+    total, out = sums_of_dense_rows(problem, w, kind, of_block)
     return total, out.reshape(-1)
 
 
 def hessian_product(problem: Problem, curvatures: Matrix, v: Vector) -> Vector:
-    """Return the Hessian of the smooth part of F times v, given the curvatures at a point: two reads of the data.
+    """Return the Hessian of the smooth part of F times v, given the curvatures at a point: two reads of sparse rows.
 
     (H V)_k = sum_i p_i (C_i a_i)_k x_i + l2 V_k,    a_ik = V_k'x_i
     """
 
-    def of_part(part: Problem, here: Matrix) -> Matrix:
-        changes = loss_of(part).curvature_product(here, _score_changes(part, v))
-        return _sum_of_rows(part, weighted(changes, part.weights), squared=False)
+    def of_part(part: Problem, curved: Matrix) -> Matrix:
+        loss = loss_of(part)
+        if part.rows.is_sparse():
+            changes = loss.curvature_product(curved, _score_changes(part, v))
+            return _sum_of_rows(part, weighted(changes, part.weights), squared=False)
+
+        def of_block(here: slice, scores: Matrix) -> tuple[float, Matrix]:
+            changes = weighted(loss.curvature_product(curved[here], scores.T), part.weights[here])
+            return 0.0, changes.T
+
+        return sums_of_dense_rows(part, v, np.float64, of_block)[1]
 
     products: Matrix = sum_over_problems(of_part, problem, reads=(curvatures,))
     return products.reshape(-1) + problem.term.quadratic * v

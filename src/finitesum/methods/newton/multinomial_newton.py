@@ -7,9 +7,9 @@ exact   the Hessian, K (K+1)/2 Gram matrices, and its Cholesky factor: m compone
         classes it is that in the differences to the last one (`finitesum.evaluation.class_hessians`), with fewer rows than
         columns in the span of the rows (`finitesum.evaluation.row_space`)
 cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)) ||g|| [2], or 0.6 tol: no step is
-        solved more exactly than tol needs. A product with H reads the data twice, is charged as a pass of component
-        gradients, and is a pass of the run; the end of a step is another. On small data a pass is up to eight products,
-        with the end of their step. The preconditioner of class k is the Cholesky factor of
+        solved more exactly than tol needs. A product with H is charged as a pass of component gradients, and is a pass of
+        the run; the end of a step is another. On small data a pass is up to eight products, with the end of their step.
+        The preconditioner of class k is the Cholesky factor of
 
             sum_{i in I_k} c_ik x_i x_i' + diag(sum_{i not in I_k} c_ik x_ij^2) + l2 I,    c_ik = p_i P_ik (1 - P_ik)
 

@@ -1,0 +1,74 @@
+"""Sums over dense rows for several outputs, by one read of the data: each block of rows stays in the cache.
+
+A block's scores x_i'w_k + b_k come first, then what is made of them, r_ik, and its part of sum_i r_ik (x_i, 1). Products
+of few numbers take half as long as others in the linear algebra library, which copies the factors of larger ones first:
+scores are made of a few rows at a time.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.threads import NUMBERS_OF_A_THREAD, blas_threads, map_parts
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
+
+#: Numbers of a block that stays in the cache for both products, and of the rows whose scores are made at once.
+IN_CACHE, AT_ONCE = 1 << 18, 1 << 16
+
+#: Multiplications up to which a product is small, and the rows from which small products are worth their calls.
+SMALL, LEAST_ROWS = 1_000_000, 64
+
+
+@remembered_of_rows
+def _single_rows(problem: Problem) -> Matrix:
+    """Return dense rows in single precision."""
+    values: Matrix = problem.rows.values.astype(np.float32, copy=False)
+    return values
+
+
+def sums_of_dense_rows(
+    problem: Problem, w: Vector, kind: Any, function: Callable[[slice, Matrix], tuple[float, Matrix]]
+) -> tuple[float, Matrix]:
+    """Return the sum of values and sum_i r_ik (x_i, 1), shape (K, dim), products being in a precision.
+
+    function(here, scores) returns a value and r, shape (K, m), for the rows `here` and x_i'w_k + b_k, shape (K, m), which
+    it may write over: offsets are not in it.
+    """
+    n, d, table = problem.n_rows, problem.rows.n_columns, w.reshape(problem.n_outputs, -1)
+    matrix = _single_rows(problem) if kind == np.float32 else problem.rows.values
+    columns, n_outputs, size = table[:, :d].T.astype(kind, order="C"), len(table), max(LEAST_ROWS, IN_CACHE // max(d, 1))
+    few = min(AT_ONCE, SMALL // n_outputs) // max(d, 1)
+    if few < LEAST_ROWS:
+        few = size
+
+    def of_rows(start: int, stop: int) -> tuple[float, Matrix]:
+        total, out = 0.0, np.zeros(table.shape)
+        sums = out[:, :d]
+        for first in range(start, stop, size):
+            here = slice(first, min(first + size, stop))
+            block = matrix[here].astype(kind, copy=False)
+            scores = np.empty((n_outputs, len(block)), kind)
+            parts = [slice(i, i + few) for i in range(0, len(block), few)]
+            for part in parts:
+                scores[:, part] = (block[part] @ columns).T if few < size else columns.T @ block.T
+            if problem.has_intercept:
+                scores += table[:, d:]
+            value, changes = function(here, scores)
+            total += value
+            for part in parts:
+                sums += changes[:, part] @ block[part]
+            if problem.has_intercept:
+                out[:, d] += changes.sum(axis=1)
+        return total, out
+
+    n_threads = int(matrix.size // NUMBERS_OF_A_THREAD)
+    n_threads = min(n_threads, blas_threads()) if n_threads > 1 else 1
+    if n_threads == 1:
+        return of_rows(0, n)
+    ends = np.linspace(0, n, n_threads + 1).astype(int)
+    found = map_parts(lambda part: of_rows(*part), list(itertools.pairwise(ends)), n_threads)
+    return sum(value for value, _ in found), sum((out for _, out in found[1:]), start=found[0][1])
