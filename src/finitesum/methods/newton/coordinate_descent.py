@@ -16,8 +16,8 @@ is minimised on it, w is optimal. F never rises.
 1. *Curvature.* Rows on a linear piece of their loss have theta times that of its majorant, as in
    `finitesum.methods.newton.newton`; all rows have the majorant's after a step that was halved twice.
 2. *Passes.* Each read of all columns is a pass of gradients. A step on W is charged as two and as one of Hessians, by the
-   fraction of the entries that W's columns have; as one of Hessians for each ten passes of coordinate descent over its
-   model, where these are more. A pass of this method goes on until some passes are charged.
+   fraction of the entries that W's columns have; as one of Hessians for each four reads of these columns that its model
+   took, where they are more. A pass of this method goes on until some passes are charged.
 
 Memory: 30 numbers a row, twice the entries of W's columns, and some matrices of up to 3,000 coefficients other than 0. The
 references are those of `CoordinateDescent`.
@@ -38,7 +38,7 @@ from finitesum.losses.arrays import in_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
 from finitesum.methods.parameters import CountOrAuto
-from finitesum.methods.subproblems.column_models import PASSES, ColumnModel, column_model, minimised
+from finitesum.methods.subproblems.column_models import ColumnModel, column_model, minimised
 from finitesum.methods.subproblems.line_search import halved
 from finitesum.methods.subproblems.scaled_columns import ScaledColumns, scaled
 from finitesum.problems.linear import Problem
@@ -75,6 +75,9 @@ FIRST_THETA, LOWER, RAISE, LEAST_THETA = 0.1, 0.1, 10.0, 1e-9
 
 #: Newton's steps on a working set, at most.
 MOST_STEPS = 50
+
+#: Reads of the columns of a model that are charged as a Hessian.
+READS = 4.0
 
 #: Passes that one of this method is charged as, at least: on small data calls take longer.
 SOME_PASSES = 4
@@ -347,7 +350,7 @@ def _stepped(
         n_steps=MOST_STEPS if is_stuck else state.n_steps + 1,
         before=optimality,
         n_gradients=state.n_gradients + math.ceil(2 * fraction * m),
-        n_hessians=state.n_hessians + max(end.n_passes / PASSES, 1.0) * fraction * m,
+        n_hessians=state.n_hessians + max(end.n_reads / READS, 1.0) * fraction * m,
     )
     if is_quadratic:  # the model is F
         return _read(problem, state._replace(predictions=_predictions_on(problem, here, w + step)))

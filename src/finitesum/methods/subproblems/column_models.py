@@ -44,6 +44,9 @@ MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
 #: as many as those that are not 0 all coordinates, or those that nearly leave it, may be where they are taken, too.
 NEARLY, MOST_MORE = 0.7, 1.5
 
+#: What a read of a column for its slope takes of that for a step, too.
+HALF = 0.5
+
 #: Passes over coordinates that are not 0 end where slopes change by this part of the tolerance.
 NEARER = 0.3
 
@@ -87,7 +90,7 @@ class Minimiser(NamedTuple):
 
     w: Vector
     intercept: float  # its change
-    n_passes: int
+    n_reads: float  # of all columns, what it took
 
 
 @kernel
@@ -269,32 +272,33 @@ def _intercept(model: ColumnModel, step: Vector) -> float:
 def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
     """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's."""
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
-    history, n_passes, spent, in_all = np.empty((MEMORY + 1, start.size)), 0, 0.0, 0.0
+    history, spent, in_all = np.empty((MEMORY + 1, start.size)), 0.0, 0.0
+    of_read = _nanoseconds_of_pass(model, start.size)
     sizes = np.abs(model.figures[0]) + model.figures[3] * (start != 0.0)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(sizes @ sizes)))
     change, of_gram = tolerance, math.nan  # of slopes, at which a round ends
     for n_rounds in range(1, MOST_ROUNDS + 1):
         found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
-        n_passes += abs(found)
+        n_free = int(np.count_nonzero(w))
+        of_pass = _nanoseconds_of_pass(model, n_free)
+        of_round = abs(found) * of_pass + HALF * (of_read - of_pass)
+        spent, in_all = spent + of_round, in_all + of_round
         if found == 1:
-            n_passes, left = n_passes + 1, _optimality(model, w, r, float(shift[0]))
+            in_all, left = in_all + HALF * of_read, _optimality(model, w, r, float(shift[0]))
             if not left > tolerance:
                 break
             change *= max(0.5 * tolerance / left, 0.01)
-        n_free = int(np.count_nonzero(w))
-        of_round = abs(found) * _nanoseconds_of_pass(model, n_free)
-        spent, in_all = spent + of_round, in_all + of_round
         if math.isnan(of_gram) and (n_rounds == ENOUGH_ROUNDS or spent > _nanoseconds_of_face(0.0, n_free)):
             of_gram = _nanoseconds_of_gram(model)
         if n_rounds >= ENOUGH_ROUNDS and in_all < FAR * _nanoseconds_of_face(of_gram, n_free):
             break
         if found == PASSES and spent > _nanoseconds_of_face(of_gram, n_free):  # not where that is unknown
-            spent, (w, r, shift[0]) = 0.0, _by_gram(model, start, (w, r, float(shift[0])), tolerance)
+            in_all, spent = in_all + _nanoseconds_of_face(of_gram, n_free), 0.0
+            w, r, shift[0] = _by_gram(model, start, (w, r, float(shift[0])), tolerance)
         elif found == PASSES and (far := _extrapolated(model, start, history)) is not None:
-            n_passes += 1
             if _value(model, *far) < _value(model, w, r, shift[0]):
                 w, r, shift[0] = far
-    return Minimiser(w, float(shift[0]), n_passes)
+    return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
 
 
 def _optimality(model: ColumnModel, w: Vector, r: Vector, shift: float) -> float:
@@ -315,7 +319,7 @@ def _mapping(model: ColumnModel, w: Vector, slope: Vector) -> Vector:
 def _nanoseconds_of_pass(model: ColumnModel, n_free: int) -> float:
     if isinstance(model.columns, DenseRows):
         return n_free * (20.0 + 0.5 * model.columns.n_columns)
-    return n_free * (20.0 + 2.0 * model.columns.values.size / model.columns.n_rows)
+    return n_free * (20.0 + 2.0 * model.columns.values.size / max(model.columns.n_rows, 1))
 
 
 def _nanoseconds_of_gram(model: ColumnModel) -> float:
