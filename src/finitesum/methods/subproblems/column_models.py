@@ -295,8 +295,9 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
         if found == PASSES and spent > _nanoseconds_of_face(of_gram, n_free):  # not where that is unknown
             in_all, spent = in_all + _nanoseconds_of_face(of_gram, n_free), 0.0
             w, r, shift[0] = _by_gram(model, start, (w, r, float(shift[0])), tolerance)
-        elif found == PASSES and (far := _extrapolated(model, start, history)) is not None:
-            if _value(model, *far) < _value(model, w, r, shift[0]):
+        elif found == PASSES:
+            far = _extrapolated(model, start, history)
+            if far is not None and _value(model, *far) < _value(model, w, r, shift[0]):
                 w, r, shift[0] = far
     return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
 
