@@ -78,8 +78,11 @@ CLASSES, N_CLASSES = 4000, (3, 12)
 #: The first of the draws that have an l1 penalty each, and the first of those that have the squared loss, too.
 WITH_L1, QUADRATIC = 5000, 6000
 
-#: The first of the draws whose columns hardly depend on each other, of which nothing is fitted, and their families.
+#: The first of the draws whose columns hardly depend on each other, and their families.
 INDEPENDENT, OF_INDEPENDENT = 7000, ("independent", "binary")
+
+#: The first of the draws with several classes on such columns, and the family of each half.
+INDEPENDENT_CLASSES, OF_CLASSES_TOO = 8000, {"fit": "independent", "check": "binary"}
 
 #: Kinds of draws that regrets are shown of.
 KINDS = ("l2", "l1", "quadratic l1", "corners", "classes")
@@ -202,8 +205,9 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     """Return draw k in words, what `Problem.linear` is given, and tol."""
     rng = np.random.default_rng([list(FAMILIES).index(half), k])
     family = FAMILIES[half][k % 4] if k < INDEPENDENT else OF_INDEPENDENT[k % 2]
+    family = family if k < INDEPENDENT_CLASSES else OF_CLASSES_TOO[half]
     X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4 if k < CLASSES else 8) == 1)
-    if CLASSES <= k < WITH_L1:
+    if CLASSES <= k < WITH_L1 or k >= INDEPENDENT_CLASSES:
         return _with_classes(rng, family, X)
     of_means = k // 16 % 3 == 2 if WITH_L1 <= k < QUADRATIC else OF_MEANS <= k < CORNERS
     X = X * (3.0 / float(np.abs(X).max())) if of_means else X  # so that exp does not overflow

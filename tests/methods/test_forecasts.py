@@ -133,3 +133,22 @@ def test_least_squares_in_many_sparse_columns_go_by_products_and_have_a_factor_b
     assert [other.method.name for other in choice.others] == ["newton"] * (expected == "newton-cg")
     for begun in ("newton", "newton-cg") if expected == "newton-cg" else ():
         assert choose(problem, 1e-6, begun=begun).method.name == begun
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("n", [100, 3000])
+def test_redundancy_is_1_of_independent_columns_and_their_number_of_equal_ones(form, n):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, 40)) * np.exp(rng.standard_normal(40)), rng.integers(0, 3, n)
+    X[:, 3] = 0.0
+    equal = np.outer(rng.standard_normal(n), np.exp(rng.standard_normal(40)))
+    halves = np.repeat(X[:, 10:30], 2, axis=1)
+    for table, expected in ((X, 1.0), (equal, 40.0), (halves, 2.0)):
+        found = forecasts.redundancy_of(Problem.linear(form(table), y, loss="multinomial", alpha=0.1))
+        assert found == pytest.approx(expected, rel=0.3), expected
+
+
+@pytest.mark.parametrize("X", [np.ones((2, 2)), np.zeros((9, 2)), 1e200 * np.ones((9, 2))])
+def test_redundancy_is_a_number_whatever_the_rows(X):
+    problem = Problem.linear(np.asarray(X), np.arange(len(X)) % 2, alpha=0.1)
+    assert 1.0 <= forecasts.redundancy_of(problem) < math.inf
