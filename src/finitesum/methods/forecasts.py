@@ -189,8 +189,8 @@ def _of_outputs(problem: Problem) -> dict[str, float]:
 def redundancy_of(problem: Problem) -> float:
     """Return about tr(R^2) / tr(R), R being the second moments of the columns, each divided by its root mean square.
 
-    It is 1 where columns are orthogonal and grows up to their number: where it is small, conjugate gradients with a diagonal
-    preconditioner are fast. (u_i'u_j)^2 of two independent rows is tr(R^2) on average; some rows are looked at.
+    It is 1 where columns are orthogonal and grows up to their number: where it is small, conjugate gradients with a
+    diagonal preconditioner are fast. (u_i'u_j)^2 of two independent rows is tr(R^2) on average; some rows are looked at.
 
     Examples
     --------
