@@ -51,6 +51,7 @@ from weakref import WeakSet
 import numpy as np
 
 from finitesum.core import kernel_folder
+from finitesum.core.argument_kinds import kinds_of_arguments
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -249,19 +250,6 @@ def _always(*_args: Any) -> bool:
     return True
 
 
-#: Types of NumPy's scalars that machine code does not tell from Python's.
-_SAME = {"float64": "float", "int64": "int"}
-
-
-def _kinds(value: Any) -> Any:
-    """Return what machine code is made for: types of arguments, of arrays and tuples what is in them."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.ndim, value.flags.c_contiguous
-    if isinstance(value, tuple):
-        return type(value).__name__, *map(_kinds, value)
-    return _SAME.get(type(value).__name__, type(value).__name__)
-
-
 #: Kinds of arguments by numba's fingerprints of them, which take a quarter of the time.
 _KINDS: dict[bytes, Any] = {}
 
@@ -270,9 +258,9 @@ def _kinds_of(args: tuple[Any, ...]) -> Any:
     """Return the kinds of arguments, by their fingerprint where numba is imported."""
     fingerprint: bytes | None = None if _loaded is None else _loaded.fingerprint(args)
     if fingerprint is None:
-        return _kinds(args)
+        return kinds_of_arguments(args)
     if fingerprint not in _KINDS:
-        _KINDS[fingerprint] = _kinds(args)
+        _KINDS[fingerprint] = kinds_of_arguments(args)
     return _KINDS[fingerprint]
 
 

@@ -45,24 +45,26 @@ def sums_of_dense_rows(
     if few < LEAST_ROWS:
         few = size
 
+    def of_block(here: slice, out: Matrix) -> float:
+        block = matrix[here].astype(kind, copy=False)
+        scores, sums = np.empty((n_outputs, len(block)), kind), out[:, :d]
+        parts = [slice(i, i + few) for i in range(0, len(block), few)]
+        for part in parts:
+            scores[:, part] = (block[part] @ columns).T if few < size else columns.T @ block.T
+        if problem.has_intercept:
+            scores += table[:, d:]
+        value, changes = function(here, scores)
+        for part in parts:
+            sums += changes[:, part] @ block[part]
+        if problem.has_intercept:
+            out[:, d] += changes.sum(axis=1)
+        return value
+
     def of_rows(start: int, stop: int) -> tuple[float, Matrix]:
         total, out = 0.0, np.zeros(table.shape)
-        sums = out[:, :d]
-        for first in range(start, stop, size):
-            here = slice(first, min(first + size, stop))
-            block = matrix[here].astype(kind, copy=False)
-            scores = np.empty((n_outputs, len(block)), kind)
-            parts = [slice(i, i + few) for i in range(0, len(block), few)]
-            for part in parts:
-                scores[:, part] = (block[part] @ columns).T if few < size else columns.T @ block.T
-            if problem.has_intercept:
-                scores += table[:, d:]
-            value, changes = function(here, scores)
-            total += value
-            for part in parts:
-                sums += changes[:, part] @ block[part]
-            if problem.has_intercept:
-                out[:, d] += changes.sum(axis=1)
+        with np.errstate(all="ignore"):  # of this thread, after a divergence
+            for first in range(start, stop, size):
+                total += of_block(slice(first, min(first + size, stop)), out)
         return total, out
 
     n_threads = int(matrix.size // NUMBERS_OF_A_THREAD)

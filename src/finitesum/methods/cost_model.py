@@ -49,7 +49,7 @@ FEW_COLUMNS = 300
 
 #: Nanoseconds of the calls of a step by products of rows, of a number of their matrix and of one of the n^3 of its factor,
 #: and those that the steps of a pass may take in any case.
-CALLS, OF_ENTRY, OF_FACTOR, NO_TIME = 2e5, 6.0, 0.008, 1e8
+CALLS, OF_ENTRY, OF_FACTOR, LEAST_PASS = 2e5, 6.0, 0.008, 1e8
 
 
 @remembered
@@ -136,7 +136,7 @@ class ProductCosts(NamedTuple):
 
     def steps_a_pass(self) -> int:
         """Return how many steps are taken in a pass: as long as reading the rows costs more, or they take no time."""
-        return max(int(max(self.reading, NO_TIME) / self.step), 1)
+        return max(int(max(self.reading, LEAST_PASS) / self.step), 1)
 
 
 def threads_for_factors(problem: Problem | FiniteSum) -> int | None:

@@ -51,7 +51,7 @@ def test_steps_are_those_of_the_hessian_of_all_columns(form, setting):
 @pytest.mark.parametrize("setting", SETTINGS, ids=ident)
 @pytest.mark.usefixtures("kernels_as_python")
 def test_the_minimum_is_that_of_other_methods(setting, seconds, monkeypatch):
-    monkeypatch.setattr("finitesum.methods.cost_model.NO_TIME", seconds)
+    monkeypatch.setattr("finitesum.methods.cost_model.LEAST_PASS", seconds)
     problem, oracle = wide_pair("csr32", setting)
     result = minimize(problem, method="newton", x0=start(problem), tol=1e-12)
     assert result.success, result.message

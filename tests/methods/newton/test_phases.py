@@ -47,7 +47,7 @@ OPTIONS = {
 
 @pytest.fixture(autouse=True)
 def _in_orthants(monkeypatch):
-    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.NO_TIME", 0.0)  # a product a pass
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.NUMBERS_OF_A_PASS", 0.0)  # a product a pass
     monkeypatch.setattr("finitesum.methods.newton.multinomial_working_set.MOST_EXACT", 0)
     monkeypatch.setattr("finitesum.methods.newton.coordinate_descent.SOME_PASSES", 0.01)
 

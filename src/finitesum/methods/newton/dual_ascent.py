@@ -102,8 +102,8 @@ FEW_PRODUCTS, FEWEST_PRODUCTS, GROWTH = 20, 5, 1.5
 #: The fraction of a face's residual, squared, that is left; and the shortest step along its solution.
 LEFT, SHORTEST = 1e-4, 1e-3
 
-#: Stored numbers that are read in no time, about a millisecond: a pass goes on until it has read as many.
-NO_TIME = 1e6
+#: Stored numbers that are read in about a millisecond: a pass goes on until it has read as many.
+NUMBERS_OF_A_PASS = 1e6
 
 #: Stored numbers that are read in the time of a call: sweeps before a face go on until they have read as many; and the
 #: parts of passes that are counted.
@@ -262,7 +262,7 @@ def _rows_with(problem: Problem, n_numbers: float) -> int:
 
 def _rows_a_pass(problem: Problem) -> int:
     """Return how many rows a pass may read: all, and more where these take no time."""
-    return max(problem.n_rows, _rows_with(problem, NO_TIME))
+    return max(problem.n_rows, _rows_with(problem, NUMBERS_OF_A_PASS))
 
 
 def _after_sweeps(problem: Problem, state: DualAscentState, order: Indices, epochs: int) -> DualAscentState:
@@ -329,7 +329,7 @@ def _after_round(problem: Problem, state: DualAscentState) -> DualAscentState:
     slopes, u = state.slopes, predictions(problem, w) + problem.offsets
     if isinstance(problem.loss, Cornered):
         n_read = state.n_gradients * (problem.batch_size or 1) * n_entries(problem.rows) / problem.n_rows
-        slopes, w, u = solved_at_corners(problem, slopes, w, u, OF_FACTOR * (0.5 * NO_TIME + OF_READ * n_read))
+        slopes, w, u = solved_at_corners(problem, slopes, w, u, OF_FACTOR * (0.5 * NUMBERS_OF_A_PASS + OF_READ * n_read))
     w, u = with_best_intercept(problem, w, u)
     value, bound, optimality, end = value_at(problem, w, u), -math.inf, state.optimality, w
     better, gradient = value < state.value, state.gradient

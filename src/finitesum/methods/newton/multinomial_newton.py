@@ -70,9 +70,9 @@ PLAIN_PRODUCTS = 10
 #: What a step's residual may be, by the tolerance, so that the rest is for what the model misses, and by the gradient.
 NEEDED, MOST_LEFT = 0.6, 0.25
 
-#: Numbers, stored ones and variables, that products read in no time, about a millisecond, and products of a pass at most:
+#: Numbers, stored ones and variables, that products read in about a millisecond, and products of a pass at most:
 #: a run may go that many passes over its limit.
-NO_TIME, MOST_AT_ONCE = 1e6, 8
+NUMBERS_OF_A_PASS, MOST_AT_ONCE = 1e6, 8
 
 #: Columns up to which the preconditioner has Cholesky factors.
 FACTORED_UP_TO = 2000
@@ -218,7 +218,7 @@ def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
 
 def _products_a_pass(problem: Problem) -> int:
     """Return how many products a pass may take: one, and more where these take no time."""
-    n = int(NO_TIME / (problem.n_outputs * (n_entries(problem.rows) + problem.rows.dim())))
+    n = int(NUMBERS_OF_A_PASS / (problem.n_outputs * (n_entries(problem.rows) + problem.rows.dim())))
     return min(max(n, 1), MOST_AT_ONCE)
 
 

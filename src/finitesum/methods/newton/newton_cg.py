@@ -74,7 +74,7 @@ MOST_STEPS, ENOUGH = 10, 0.1
 
 #: Stored numbers that are read in about a millisecond: a pass goes on until epochs or products have read as many, or for a
 #: few of them.
-NO_TIME, FEW_EPOCHS, FEW_PRODUCTS = 1e6, 4, 8
+NUMBERS_OF_A_PASS, FEW_EPOCHS, FEW_PRODUCTS = 1e6, 4, 8
 
 
 class NewtonCGState(NamedTuple):
@@ -191,7 +191,9 @@ class NewtonCG(SampledNewton):
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
         m, tol = problem.n_components, max(state.tol, subsampling.LEAST_TOL)
         w, dual, n_epochs, is_slow, is_over = state.x, state.dual, 0, False, False
-        while not is_over and (n_epochs == 0 or (n_epochs < FEW_EPOCHS and n_epochs * n_entries(problem.rows) < NO_TIME)):
+        while not is_over and (
+            n_epochs == 0 or (n_epochs < FEW_EPOCHS and n_epochs * n_entries(problem.rows) < NUMBERS_OF_A_PASS)
+        ):
             w, dual = next_epoch(problem, w, dual, int(state.order[0]))
             n_epochs, is_slow = n_epochs + 1, are_slow(problem, dual, tol)
             is_over = is_slow or dual.after_change * dual.change <= tol
@@ -344,7 +346,7 @@ def _products_a_pass(problem: Problem, sample: Sample) -> int:
     if is_parted(problem):
         return 1
     n_read = n_entries(problem.rows) * sample.components.size / problem.n_components + problem.dim
-    return min(max(int(NO_TIME / max(n_read, 1.0)), 1), FEW_PRODUCTS)
+    return min(max(int(NUMBERS_OF_A_PASS / max(n_read, 1.0)), 1), FEW_PRODUCTS)
 
 
 def _multiplied(problem: Problem, state: NewtonCGState, sample: Sample, n_threads: int) -> NewtonCGState:
