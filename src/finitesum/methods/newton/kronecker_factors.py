@@ -165,16 +165,22 @@ def has_changed(problem: Problem, factors: KroneckerFactors, scores: Matrix, fac
     return not now / factor <= factors.curvature <= factor * now
 
 
-def solved(factors: KroneckerFactors, right: Vector) -> Vector:
-    """Return M^-1 times a vector, which stays as it is where there is no M."""
+def solved(factors: KroneckerFactors, right: Matrix) -> Matrix:
+    """Return M^-1 times a vector, or times each of several; they stay as they are where there is no M."""
     outputs, columns, values, rest, _ = factors
     if values.size == 0:
         return right
-    turned = outputs.T @ right.reshape(outputs.shape[0], -1).astype(columns.dtype, copy=False)
-    inside = turned @ columns
+    table = right.reshape(-1, outputs.shape[0], columns.shape[0])
+    turned = (outputs.T @ table).astype(columns.dtype, copy=False)
+    inside = _times(turned, columns)
     if columns.shape[0] == columns.shape[1]:
-        found = (inside / values).astype(columns.dtype, copy=False) @ columns.T
+        found = _times((inside / values).astype(columns.dtype, copy=False), columns.T)
     else:
         found = turned / rest[:, None]
-        found += (inside / values - inside / rest[:, None]) @ columns.T
-    return np.asarray((outputs @ found).reshape(-1), right.dtype)
+        found += _times(inside / values - inside / rest[:, None], columns.T)
+    return np.asarray((outputs @ found).reshape(right.shape), right.dtype)
+
+
+def _times(tables: Matrix, matrix: Matrix) -> Matrix:
+    """Return the products of all tables and a matrix, by one product."""
+    return (tables.reshape(-1, tables.shape[-1]) @ matrix).reshape(*tables.shape[:-1], -1)

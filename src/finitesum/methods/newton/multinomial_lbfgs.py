@@ -263,11 +263,12 @@ def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
     """Return M^-1 times a vector, with M multiplied by the number that the last pair shows; M = I without factors."""
     if state.factor.lower.size:  # a Hessian, which needs no multiple
         return divided(problem, state.factor, right)
-    found = solved(state.kronecker, right)
     if not len(state.pairs.steps):
-        return found if state.kronecker.values.size else right / max(float(np.abs(right).sum()), 1e-300)
+        is_scaled = state.kronecker.values.size > 0
+        return solved(state.kronecker, right) if is_scaled else right / max(float(np.abs(right).sum()), 1e-300)
     step, change = state.pairs.steps[-1], state.pairs.changes[-1]
-    return found * float((step @ change) / (change @ solved(state.kronecker, change)))
+    found, of_change = solved(state.kronecker, np.stack([right, change]))
+    return np.asarray(found * float((step @ change) / (change @ of_change)), right.dtype)
 
 
 def stepped(problem: Problem, state: State, direction: Vector) -> State:
