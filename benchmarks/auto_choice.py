@@ -5,14 +5,14 @@
     python benchmarks/auto_choice.py run [--half check]
     python benchmarks/auto_choice.py page
 
-`measure` appends a line for each draw and method to benchmarks/results/auto_choice.csv. A draw has rows, columns, density,
-scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method of Newton's kind that treats it, of
-losses with corners every exact one, and for classes L-BFGS, too, is run twice, from the checked arrays to the coefficients,
-on one thread, by the processor's clock; the shorter time counts, and runs that compile do not. A method is given up after
-five times the seconds of the fastest so far. (SAGA, in a first round, was the fastest on 4 of 534 draws.) The halves have
-no family of data in common: `fit` writes the figures of `finitesum.methods.forecasts` by the one, and the page shows the
-other: what `choose` takes of it, by the seconds of the best method. `run` measures `auto` itself, beside the best method
-once more.
+`measure` appends a line for each draw and method to benchmarks/results/auto_choice.csv. A draw has rows, columns,
+density, scale, offset, redundancy, label noise, loss, intercept, penalty and tol. Every method of Newton's kind that
+treats it, of losses with corners every exact one, and for classes L-BFGS, too, is run twice, from the checked arrays to
+the coefficients, on one thread, by the processor's clock; the shorter time counts, and runs that compile do not. A
+method is given up after five times the seconds of the fastest so far. (SAGA, in a first round, was the fastest on 4 of
+534 draws.) Of no kind of problem have the halves a family of data in common: `fit` writes the figures of
+`finitesum.methods.forecasts` by the one, and the page shows the other: what `choose` takes of it, by the seconds of the
+best method. `run` measures `auto` itself, beside the best method once more.
 """
 
 from __future__ import annotations
@@ -600,11 +600,11 @@ def page(table: Path) -> None:
     lines_out = [
         "# The choice of a method",
         "",
-        "Made by `python benchmarks/auto_choice.py page` from `auto_choice.csv`, which has both halves of the draws; these",
-        "are of the half that nothing was fitted to, which has other families of data. What is measured stands at the head",
-        "of the script. The regret is that of the method which is taken, run to its end; that of the run includes the",
-        "choice, and a change of the method where the run did worse than its forecast. inf: not converged in five times",
-        "the best time.",
+        "Made by `python benchmarks/auto_choice.py page` from `auto_choice.csv`, which has both halves of the draws;",
+        "these are of the half that nothing was fitted to, for each kind of problem of other families. What is",
+        "measured stands at the head of the script. The regret is that of the method which is taken, run to its end;",
+        "that of the run includes the choice, and a change of the method where the run did worse than its forecast.",
+        "inf: not converged in five times the best time.",
         "",
         *table_of([_summary("of the method", "regret", rows), *_by_kind("regret", rows)]),
         "",

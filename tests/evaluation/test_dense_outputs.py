@@ -1,9 +1,12 @@
 """Sums over dense rows for several outputs, in blocks and on threads, against their formulas."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from finitesum import Problem
+from finitesum.core import threads
 from finitesum.core.threads import blas_threads, limited_blas
 from finitesum.evaluation import dense_outputs, outputs
 from finitesum.evaluation.dense_outputs import sums_of_dense_rows
@@ -85,6 +88,29 @@ def test_rows_of_weight_0_count_for_nothing_where_they_overflow(blocks):
     np.testing.assert_allclose(gradient, expected[1])
 
 
-def test_blas_threads_are_those_that_it_is_limited_to():
+def test_sums_have_the_same_bits_on_any_number_of_threads(monkeypatch):
+    problem, found = classes(), []
+    monkeypatch.setattr(dense_outputs, "NUMBERS_OF_A_THREAD", 100)
+    w = np.random.default_rng(1).standard_normal(problem.dim)
+    for n_threads in (1, 2, 3, 50):
+        monkeypatch.setattr(dense_outputs, "blas_threads", lambda n=n_threads: n)
+        found.append(outputs.measure(problem, w))
+    assert all(value == found[0][0] and (gradient == found[0][1]).all() for value, gradient in found[1:])
+
+
+def test_blas_threads_are_the_most_that_a_library_says_it_has(monkeypatch):
+    class Library(NamedTuple):
+        num_threads: int | None
+
+    class Controller(NamedTuple):
+        lib_controllers: list[Library]
+
+    for counts, expected in (((3, 2), 3), ((None, 2), 2), ((None,), 1), ((), 1)):
+        found = Controller([Library(count) for count in counts])
+        monkeypatch.setattr(threads, "_blas_libraries", lambda found=found: found)
+        assert blas_threads() == expected
+
+
+def test_blas_has_the_threads_that_it_is_limited_to():
     with limited_blas(1):
         assert blas_threads() == 1

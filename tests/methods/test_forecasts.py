@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from tests.contracts.problems import make_pair
 
 from finitesum import Problem
+from finitesum.constraints import Box
 from finitesum.methods import forecasts
 from finitesum.methods.auto import choose, corner_costs
 from finitesum.methods.base import is_suited
@@ -152,3 +153,22 @@ def test_redundancy_is_1_of_independent_columns_and_their_number_of_equal_ones(f
 def test_redundancy_is_a_number_whatever_the_rows(X):
     problem = Problem.linear(np.asarray(X), np.arange(len(X)) % 2, alpha=0.1)
     assert 1.0 <= forecasts.redundancy_of(problem) < math.inf
+
+
+def test_redundancy_leaves_out_rows_of_weight_0():
+    X = np.outer(np.random.default_rng(0).standard_normal(500), np.ones(9))
+    X[0], weights = 1e200, np.ones(500)
+    weights[0] = 0.0
+    problem = Problem.linear(X, np.arange(500) % 3, loss="multinomial", alpha=0.1, sample_weight=weights)
+    assert forecasts.redundancy_of(problem) == pytest.approx(9.0, rel=0.1)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("constraint", [None, Box(-0.2, 0.3)])
+def test_several_classes_in_parts_have_a_choice(form, constraint):
+    """Wide enough for forecasts to be asked."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((900, 120)), rng.integers(0, 6, 900)
+    parts = [(form(X[:400]), y[:400]), (form(X[400:]), y[400:])]
+    problem = Problem.partitioned(parts, loss="multinomial", alpha=1e-3, constraint=constraint)
+    assert choose(problem, 1e-6).method.name

@@ -93,7 +93,7 @@ def limited_blas(n_threads: int | None) -> Iterator[None]:
 
 def blas_threads() -> int:
     """Return how many threads the linear algebra library has for a product now."""
-    return max((int(library.num_threads) for library in _blas_libraries().lib_controllers), default=1)
+    return max((int(library.num_threads or 1) for library in _blas_libraries().lib_controllers), default=1)
 
 
 @functools.cache

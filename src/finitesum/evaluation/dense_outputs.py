@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
-from finitesum.core.threads import NUMBERS_OF_A_THREAD, blas_threads, map_parts
+from finitesum.core.threads import NUMBERS_OF_A_THREAD, blas_threads, limited_blas, map_parts
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 
 #: Numbers of a block that stays in the cache for both products, and of the rows whose scores are made at once.
 IN_CACHE, AT_ONCE = 1 << 18, 1 << 16
+
+#: Parts of many rows, at most, that threads take.
+MOST_PARTS = 32
 
 #: Multiplications up to which a product is small, and the rows from which small products are worth their calls.
 SMALL, LEAST_ROWS = 1_000_000, 64
@@ -67,10 +70,13 @@ def sums_of_dense_rows(
                 total += of_block(slice(first, min(first + size, stop)), out)
         return total, out
 
-    n_threads = int(matrix.size // NUMBERS_OF_A_THREAD)
-    n_threads = min(n_threads, blas_threads()) if n_threads > 1 else 1
-    if n_threads == 1:
+    n_parts = min(int(matrix.size // NUMBERS_OF_A_THREAD), MOST_PARTS)
+    if n_parts <= 1:
         return of_rows(0, n)
-    ends = np.linspace(0, n, n_threads + 1).astype(int)
-    found = map_parts(lambda part: of_rows(*part), list(itertools.pairwise(ends)), n_threads)
-    return sum(value for value, _ in found), sum((out for _, out in found[1:]), start=found[0][1])
+    ends = np.linspace(0, n, n_parts + 1).astype(int)  # by the data alone, so that sums have the same bits on any threads
+    parts, n_threads = list(itertools.pairwise(ends)), min(blas_threads(), n_parts)
+    some = [parts[i * n_parts // n_threads : (i + 1) * n_parts // n_threads] for i in range(n_threads)]
+    with limited_blas(1):
+        by_thread = map_parts(lambda these: [of_rows(*part) for part in these], some, n_threads)
+    values, sums = zip(*itertools.chain.from_iterable(by_thread), strict=True)
+    return sum(values), sum(sums[1:], start=sums[0])

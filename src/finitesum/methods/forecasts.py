@@ -10,9 +10,10 @@ A *price* turns counts of passes, Hessians and steps into seconds, linearly, wit
 how strongly the penalty couples rows, on the shape, the loss and the penalty. Features are kept within the range that was
 seen, so that beyond it the price decides alone.
 
-Prices, usual counts and effects stand in `forecasts.toml`. ``python benchmarks/auto_choice.py fit`` writes that file: least
-squares on the logarithms of seconds measured on generated problems of four families, and what is reported of the choice is
-measured on four others. No clock is read here, and no sample is drawn at random, so that a choice can be repeated.
+Prices, usual counts and effects stand in `forecasts.toml`. ``python benchmarks/auto_choice.py fit`` writes that file:
+least squares on the logarithms of seconds measured on generated problems of four families, with several classes of
+five, and what is reported of the choice is measured on others. No clock is read here, and no sample is drawn at random,
+so that a choice can be repeated.
 """
 
 import functools
@@ -50,6 +51,9 @@ from finitesum.problems.rows import add_combination, n_entries, some_rows, to_ma
 
 #: Numbers of the rows that are looked at, and those rows, at least.
 MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
+
+#: Numbers of the rows that are compared with each other, and those rows, at least: `FEWEST_ROWS` at most.
+COMPARED_NUMBERS, COMPARED_ROWS = 2e5, 32.0
 
 #: By how much the steps of Newton's method with few rows are fewer than the logarithm of their coupling, and the fewest.
 LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
@@ -181,7 +185,8 @@ def _of_loss(problem: Problem) -> dict[str, float]:
 def _of_outputs(problem: Problem) -> dict[str, float]:
     """Return the features of several outputs alone: how many there are, what L-BFGS has for them, and the redundancy."""
     has = {"metric": is_whole_cheap(problem), "epochs": is_worth_epochs(problem)}
-    numbers = {"outputs": math.log(problem.n_outputs), "redundancy": math.log(redundancy_of(problem))}
+    is_asked = not (is_parted(problem) or problem.is_constrained)  # what else has figures of its own
+    numbers = {"outputs": math.log(problem.n_outputs), "redundancy": math.log(redundancy_of(problem)) if is_asked else 0.0}
     return numbers | {name: float(value) for name, value in has.items()}
 
 
@@ -197,8 +202,10 @@ def redundancy_of(problem: Problem) -> float:
     >>> redundancy_of(Problem.linear(np.ones((200, 3)), np.arange(200) % 2))
     3.0
     """
-    m = min(problem.n_rows, int(FEWEST_ROWS))
-    rows = some_rows(problem.rows, np.linspace(0, problem.n_rows, m, endpoint=False, dtype=np.int64))
+    counted = np.flatnonzero(problem.weights)
+    entries = max(n_entries(problem.rows) / problem.n_rows, 1.0)
+    m = int(min(counted.size, FEWEST_ROWS, max(COMPARED_NUMBERS / entries, COMPARED_ROWS)))
+    rows = some_rows(problem.rows, counted[np.linspace(0, counted.size, m, endpoint=False, dtype=np.int64)])
     with np.errstate(all="ignore"):
         matrix = to_matrix(rows).astype(np.float64)
         squares = np.asarray((matrix * matrix).sum(axis=0)) / m

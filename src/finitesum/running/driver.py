@@ -206,8 +206,9 @@ def minimize(
     random_state : int, numpy generator or None
         Seeds the order of visits. None draws a seed, or takes that of the checkpoint to resume.
     measure_every : int >= 0
-        Objective and optimality are measured at every such pass for the trace, off the clock, unless less than half an
-        effective pass was spent since (by steps on a sample, say); 0: at the end only.
+        Objective and optimality are measured at every such pass for the trace, off the clock, unless the method's
+        last step has found them at the iterate, or less than half an effective pass was spent since (by steps on a
+        sample, say); 0: at the end only.
     callback : callable, optional
         ``callback(intermediate_result)`` after each pass (of some methods a step, or a part of one), with x, fun,
         optimality, n_passes, nit. Raising StopIteration or returning True ends the run.
