@@ -64,8 +64,7 @@ class Run:
         self._start = ""  # a digest of the start
         self._kept: Kept
         self.before = Before()
-        self._clock = time.perf_counter()
-        self._last_save = time.monotonic()
+        self._clock, self._last_save = time.perf_counter(), time.monotonic()
 
     # -- starting and resuming
 
@@ -99,9 +98,7 @@ class Run:
         spent = self.n_passes, self.n_hessian_passes, self.loop.seconds
         if check:
             self._check()
-        measured = self.exact_here()
-        if measured is None and self.measure_every:
-            measured = self.measure(self.state.x)
+        measured = self.exact_here() or (self.measure(self.state.x) if self.measure_every else None)
         self.loop.start_optimality = measured.optimality if measured else math.nan
         self._record(measured, math.nan, spent)
         self._keep()
@@ -143,7 +140,7 @@ class Run:
         if k >= 0 and len({(row.objective, row.optimality) for row in rows[k:]}) == 1:  # x is where the check was
             measured = self.known_to_method() or self._with_gap(evaluate(self.problem, x), self.certificate)
             self.exact = (x, confirmed(self.problem, x, measured, self.tol))
-        elif rows and not math.isnan(rows[-1].objective):
+        elif rows and not math.isnan(rows[-1].objective) and self._found_by_method() is None:
             self.measure(x)
 
     def _with_tol(self, state: Any) -> Any:
@@ -180,8 +177,7 @@ class Run:
             return StopReason.CONVERGED
         reason = None
         while reason is None:
-            blas_threads = getattr(self.method, "blas_threads", None)
-            with limited_blas(None if blas_threads is None else blas_threads(self.problem)):
+            with limited_blas(getattr(self.method, "blas_threads", lambda _: None)(self.problem)):
                 reason = self._passes(observer)
         return reason
 
@@ -268,8 +264,7 @@ class Run:
             self._check()
         measured = self.exact_here()
         if measured is None and self._is_measured():
-            known_already = self.known_to_method() if self.certificate is None else None
-            measured = known_already or self.measure(self.state.x)
+            measured = self._found_by_method() or self.measure(self.state.x)
             loop.measured_at = self.n_passes
         self._record(measured, estimate, spent)
         known = measured.optimality if measured else estimate
@@ -333,6 +328,12 @@ class Run:
             exact = getattr(self.method, "exact_measures", None)
             self._known = (self.state, None if exact is None else exact(self.problem, self.state))
         return self._known[1]
+
+    def _found_by_method(self) -> Measures | None:
+        """Return what is known to the method as exact measures of the iterate, but where a gap counts."""
+        known = self.known_to_method() if self.certificate is None else None
+        self.exact = self.exact if known is None else (self.state.x, known)
+        return known
 
     def _is_verified(self) -> bool:
         """Return whether a check has found the iterate to be as good as was asked for."""
