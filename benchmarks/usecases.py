@@ -167,6 +167,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "the raw arrays to the coefficients, kernels compiled; a ratio is the best peer's by ours, at gaps of the",
         f"objective relative to the best known. {os.cpu_count()} cores, one thread. Cases that the last run left out",
         "keep their rows, of an earlier version and hour: a ratio is of one run, seconds of two cases need not be.",
+        "Newer rows are of one round, older ones of two, on a machine that did other work, too.",
     ]
     for part in dict.fromkeys(case.part for case in CASES.values()):
         table = [

@@ -45,7 +45,7 @@ MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
 NEARLY, MOST_MORE = 0.7, 1.5
 
 #: What a read of a column for its slope takes of that for a step, too.
-HALF = 0.5
+SLOPE_ALONE = 0.5
 
 #: Passes over coordinates that are not 0 end where slopes change by this part of the tolerance.
 NEARER = 0.3
@@ -281,10 +281,10 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
         found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
         n_free = int(np.count_nonzero(w))
         of_pass = _nanoseconds_of_pass(model, n_free)
-        of_round = abs(found) * of_pass + HALF * (of_read - of_pass)
+        of_round = abs(found) * of_pass + SLOPE_ALONE * (of_read - of_pass)
         spent, in_all = spent + of_round, in_all + of_round
         if found == 1:
-            in_all, left = in_all + HALF * of_read, _optimality(model, w, r, float(shift[0]))
+            in_all, left = in_all + SLOPE_ALONE * of_read, _optimality(model, w, r, float(shift[0]))
             if not left > tolerance:
                 break
             change *= max(0.5 * tolerance / left, 0.01)
