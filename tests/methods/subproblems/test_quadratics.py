@@ -10,6 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
 from finitesum.evaluation.hessian import hessian_of
+from finitesum.methods.subproblems import active_set
 from finitesum.methods.subproblems.lattice import nearest_combination
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.methods.subproblems.quadratic_models import minimise_model
@@ -188,3 +189,15 @@ def test_coordinate_descent_on_many_variables_ends_at_the_minimum_or_leaves_it_t
     x = minimise_model(problem.term, H, g, y, 1e-6)
     assert problem.term.optimality(x, g + H @ (x - y)) <= 1e-6
     assert 0 < np.count_nonzero(x) < 100
+
+
+def test_coordinates_that_pass_their_bounds_are_fixed_at_once(monkeypatch):
+    """From the midpoint of a box the step to the free minimiser passes the bounds of most coordinates."""
+    factors, rng = [], np.random.default_rng(0)
+    monkeypatch.setattr(active_set, "solve_spd", lambda *given: factors.append(given[1].size) or solve_spd(*given))
+    H, g, _ = random_model(rng, 60)
+    term = Problem.linear(np.eye(60), np.zeros(60), loss="squared", constraint=Box(-0.01, 0.01)).term
+    w = active_set.minimised(term.intervals, H, g, np.zeros(60), np.zeros(60), 0.0)
+    assert np.abs(w - np.clip(w - (g + H @ w), -0.01, 0.01)).max() <= 1e-13 * np.abs(H).max()
+    assert np.count_nonzero(np.abs(w) == 0.01) > 20
+    assert len(factors) < 15

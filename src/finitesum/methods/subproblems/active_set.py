@@ -6,7 +6,8 @@ the minimiser over the free coordinates,
 
     min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where a sum is at its bound,
 
-or as far as the first of them comes to its bound, where that coordinate is fixed. At such a minimiser the coordinate whose
+or as far as the first of them comes to its bound, where that coordinate is fixed; without sums all that come to theirs are
+fixed at once, where the step goes on for the others, if the model is lower there. At such a minimiser the coordinate whose
 slope asks the most for it, in the scale of its curvature, is set free [1, chapter 16.5]. The model falls with every step
 that is not of length 0, so that no set of free coordinates comes back, and the number of rounds is bounded all the same.
 Factors see H scaled to a diagonal of ones: columns may be in any units.
@@ -129,6 +130,18 @@ def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, in
     return max(length, 0.0), which, -1
 
 
+def _beyond(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector, step: Vector) -> tuple[_Point, float]:
+    """Return the end of a step in which coordinates stop at their bounds, each for itself, and the change of the model."""
+    low = np.where(point.signs > 0.0, 0.0, intervals.lower)
+    high = np.where(point.signs < 0.0, 0.0, intervals.upper)
+    w, moved = np.where(point.free, np.clip(point.w + step, low, high), point.w), point.w + step
+    stops = point.free & (w != moved)
+    change = np.where(stops, w - point.w, np.where(point.free, step, 0.0))
+    rise = float((slope + intervals.thresholds * point.signs) @ change + 0.5 * (change @ (hessian @ change)))
+    signs = np.where(stops & intervals.has_sign, 0.0, point.signs)
+    return point._replace(w=w, step=point.step + change, free=point.free & ~stops, signs=signs), rise
+
+
 def _wishes(intervals: Intervals, point: _Point, slope: Vector, multipliers: Vector) -> tuple[Vector, Vector]:
     """Return by how much the slope of each fixed coordinate asks for a step, and the sign of that step."""
     fixed, force = ~point.free, np.zeros(slope.size)
@@ -169,12 +182,17 @@ def minimised(
         step, multipliers = _face_step(intervals, hessian, point, slope)
         lack = np.maximum(tolerance, ROUNDING * (np.abs(gradient) + sizes @ (np.abs(point.step) + np.abs(step))))
         length, which, full = _reach(intervals, point, step)
-        falls = float((slope + intervals.thresholds * point.signs) @ step)
-        is_linear = -falls > flat * float(np.abs(step).sum()) and float(step @ (hessian @ step)) < -1e-8 * falls
+        falls, curved = float((slope + intervals.thresholds * point.signs) @ step), float(step @ (hessian @ step))
+        is_linear = -falls > flat * float(np.abs(step).sum()) and curved < -1e-8 * falls
         if is_linear and which < 0 and full < 0:  # without end: H is singular to rounding errors
             return point.w
         if length > 1.0 and not is_linear:
             length, which, full = 1.0, -1, -1
+        if which >= 0 and not is_linear and not intervals.sizes.size:
+            beyond, rise = _beyond(intervals, hessian, point, slope, step)
+            if rise < length * falls + 0.5 * length**2 * curved:
+                point, n_refined = beyond, 0
+                continue
         total = point.step + length * step
         w = np.where(length * step == 0.0, point.w, y + total)
         if which >= 0:

@@ -13,6 +13,9 @@ A pass over all coordinates is followed by passes over those that are not 0. Aft
 extrapolated [1]: their combination with weights of sum 1 whose differences nearly cancel, taken if q is lower there. Once
 rounds took as long as a Gram matrix of the coordinates that are not 0 and a factor would, q is minimised by these in the
 coordinates that are not 0 or nearly leave it. Where that is far, some rounds are enough: the next model is nearer to F.
+After a quarter of that time, or some rounds, conjugate gradients go to where q is least while signs stay as they are
+(`finitesum.methods.subproblems.column_faces`), for as long again; later where they failed, and not where more
+coordinates than half of the rows are not 0, on which q is hardly curved in some directions.
 
 References
 ----------
@@ -29,6 +32,7 @@ from scipy.linalg import blas
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.hessian import gram_of
+from finitesum.methods.subproblems.column_faces import face_step
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.subproblems.scaled_columns import MOST_WITH_ZEROS, ScaledColumns, n_counted
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix, turned
@@ -39,6 +43,16 @@ PASSES, MEMORY = 10, 5
 
 #: Rounds for a model, at most; and where they took less than a part of what a Gram matrix and a factor would.
 MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
+
+#: The part of the time of a Gram matrix and a factor, or of so many rounds, after which conjugate gradients are tried for
+#: as long, and the products in that time, at least and at most; nanoseconds of one's calls.
+PART, ROUNDS_INSTEAD, FEWEST_PRODUCTS, MOST_PRODUCTS, OF_PRODUCT = 0.25, 12, 8, 60, 5e4
+
+#: How many times as late they are tried again after they failed.
+LATER = 3.0
+
+#: The part of the tolerance at which they end.
+FACE_CLOSE = 0.3
 
 #: The part of its threshold from which the slope of a coordinate that is 0 is nearly enough to leave it, and how many times
 #: as many as those that are not 0 all coordinates, or those that nearly leave it, may be where they are taken, too.
@@ -276,7 +290,7 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
     of_read = _nanoseconds_of_pass(model, start.size)
     sizes = np.abs(model.figures[0]) + model.figures[3] * (start != 0.0)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(sizes @ sizes)))
-    change, of_gram = tolerance, math.nan  # of slopes, at which a round ends
+    change, of_gram, after = tolerance, math.nan, PART  # of slopes, at which a round ends
     for n_rounds in range(1, MOST_ROUNDS + 1):
         found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
         n_free = int(np.count_nonzero(w))
@@ -296,7 +310,14 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
             in_all, spent = in_all + _nanoseconds_of_face(of_gram, n_free), 0.0
             w, r, shift[0] = _by_gram(model, start, (w, r, float(shift[0])), tolerance)
         elif found == PASSES:
-            far = _extrapolated(model, start, history)
+            far, of_face = None, min(_nanoseconds_of_face(np.nan_to_num(of_gram), n_free), ROUNDS_INSTEAD * of_round)
+            most = min(int(PART * of_face / (of_pass + OF_PRODUCT)), MOST_PRODUCTS)
+            if spent > after * of_face and most >= FEWEST_PRODUCTS and 2 * n_free <= model.columns.n_columns:
+                ends = FACE_CLOSE * tolerance, most
+                far, n_products, is_solved = _on_face(model, start, (w, r, float(shift[0])), ends)
+                spent, in_all = spent + n_products * of_pass, in_all + n_products * of_pass
+                after *= 1.0 if is_solved else LATER
+            far = _extrapolated(model, start, history) if far is None else far
             if far is not None and _value(model, *far) < _value(model, w, r, shift[0]):
                 w, r, shift[0] = far
     return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
@@ -337,6 +358,21 @@ def _nanoseconds_of_face(of_gram: float, n_free: int) -> float:
     if n_free > MOST_OF_GRAM:
         return math.inf
     return OF_CALLS + n_free * (of_gram * n_free + 2.0 * n_free + 0.02 * n_free**2)
+
+
+def _on_face(model: ColumnModel, start: Vector, point: _Point, ends: tuple[float, int]) -> tuple[_Point | None, int, bool]:
+    """Return the minimiser in the coordinates that are not 0, if these keep their signs, the reads, and if it was found."""
+    (w, r, shift), (first, _, quadratic, _, lower, upper, means) = point, model.figures
+    free = np.flatnonzero((w != 0.0) & (w > lower) & (w < upper))
+    columns = some_rows(model.columns, free)
+    slope = first[free] + products(columns, r) + shift * means[free] + quadratic[free] * w[free]
+    step = face_step(columns, model.figures[:, free], model.total, slope, w[free], ends)
+    if step.w.size == 0:
+        return None, step.n_products + 1, False
+    end, change = w.copy(), np.zeros(model.columns.n_columns)
+    end[free] = step.w
+    add_combination(columns, end[free] - w[free], change)
+    return (end, r + change, _intercept(model, end - start)), step.n_products + 2, step.is_solved
 
 
 def _by_gram(model: ColumnModel, start: Vector, point: _Point, tolerance: float) -> _Point:
