@@ -155,7 +155,7 @@ def lower_bound(problem: Problem | SubgradientProblem, minorant: Minorant) -> fl
         if not problem.term.constraint.is_bounded:
             return known
         return max(known, float(minorant.constants[0]) - problem.term.constraint.support(-minorant.slopes[0]))
-    constant, slope = _balanced(problem, minorant)
+    constant, slope = balanced(problem, minorant)
     slope = slope[: problem.rows.n_columns]
     bound = constant + _least(problem.term, slope, minorant.radius / column_sizes(problem))
     if not isinstance(problem.loss, Cornered):
@@ -239,7 +239,7 @@ def _multiplied(constraint: Any, slope: Vector, ridge: float) -> tuple[_Multipli
     return by, np.unique(kinks)
 
 
-def _balanced(problem: Problem, minorant: Minorant) -> tuple[float, Vector]:
+def balanced(problem: Problem, minorant: Minorant) -> tuple[float, Vector]:
     """Return the sum of the two parts, one of them scaled down so that an intercept has slope 0."""
     factors = np.ones(2)
     if problem.has_intercept:

@@ -15,6 +15,7 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.row_blocks import sum_over_problems
+from finitesum.evaluation.row_products import combination
 from finitesum.losses import Hinge
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
@@ -74,6 +75,21 @@ def offsets_of_hinges(problem: Problem) -> Matrix:
     if isinstance(problem.loss, Hinge):
         return problem.offsets[None]
     return np.stack([problem.offsets + sign - point for _, sign, point in _corners(problem.loss, problem.targets)])
+
+
+def minorant_of(problem: Problem, multipliers: Vector) -> tuple[Vector, Matrix]:
+    """Return the sums of `finitesum.evaluation.certificates.dual_minorant`, for multipliers brought to [0, 1].
+
+    Of rows in memory; what stands behind the multipliers of their hinges is not read.
+    """
+    hinges, offsets = hinges_of(problem), offsets_of_hinges(problem)
+    constants, slopes, costs = np.zeros(2), np.zeros((2, problem.dim)), hinges.costs.reshape(-1)
+    loads = costs * np.clip(multipliers[: costs.size], 0.0, 1.0)
+    for side, sign in ((0, 1.0), (1, -1.0)):
+        part = hinges.of_sign(sign, loads)
+        constants[side] = part.reshape(-1) @ (1.0 - sign * offsets).reshape(-1)
+        slopes[side] = -sign * combination(problem, hinges.total(part.reshape(-1)))
+    return constants, slopes
 
 
 class Totals(NamedTuple):

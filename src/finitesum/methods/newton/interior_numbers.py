@@ -14,7 +14,7 @@ import numpy as np
 from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_products import combination, predictions
-from finitesum.methods.newton.hinge_rows import Hinges, hinges_of, offsets_of_hinges
+from finitesum.methods.newton.hinge_rows import Hinges, hinges_of, minorant_of, offsets_of_hinges
 from finitesum.methods.newton.interior_records import (
     Ahead,
     Direction,
@@ -289,16 +289,9 @@ class Inner:
 
     def minorant(self, multipliers: Vector) -> tuple[Vector, Matrix]:
         """Return the sums of `finitesum.evaluation.certificates.dual_minorant`, for multipliers brought to [0, 1]."""
-        constants, (problem, hinges, *_) = np.zeros(2), self.place
-        if problem is None or hinges is None:
-            return constants, np.zeros((2, 1))
-        slopes, n, offsets = np.zeros((2, problem.dim)), self.n_of_rows, offsets_of_hinges(problem)
-        loads = self.place.fixed.costs[:n] * np.clip(multipliers[:n], 0.0, 1.0)
-        for side, sign in ((0, 1.0), (1, -1.0)):
-            part = hinges.of_sign(sign, loads)
-            constants[side] = part.reshape(-1) @ (1.0 - sign * offsets).reshape(-1)
-            slopes[side] = -sign * combination(problem, hinges.total(part.reshape(-1)))
-        return constants, slopes
+        if self.place.problem is None:
+            return np.zeros(2), np.zeros((2, 1))
+        return minorant_of(self.place.problem, multipliers)
 
     def corrected(self, steps: tuple[Vector, ...]) -> Vector:
         """Return the multipliers after corrections."""

@@ -40,6 +40,18 @@ from finitesum.evaluation.row_products import matrix_of_rows
 from finitesum.losses import Cornered
 from finitesum.methods.base import SumMethod
 from finitesum.methods.cost_model import threads_for_factors
+from finitesum.methods.newton.hinge_rows import minorant_of
+from finitesum.methods.newton.interior_columns import (
+    FAR,
+    FEWEST_NEW,
+    LEFT,
+    MOST_OF_ORDER,
+    first_columns,
+    inside,
+    more_columns,
+    order_of_system,
+    takes_columns,
+)
 from finitesum.methods.newton.interior_correctors import centred
 from finitesum.methods.newton.interior_numbers import Inner
 from finitesum.methods.newton.interior_pieces import Pieces, begun
@@ -47,10 +59,17 @@ from finitesum.methods.newton.interior_records import Numbers, Report, Step
 from finitesum.methods.newton.interior_rows import takes_one_thread
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import has_span, span, system_at
+from finitesum.methods.newton.subsampling import require_members
+from finitesum.methods.newton.working_set_newton import part_on
+from finitesum.methods.parameters import CountOrAuto
 from finitesum.problems.input import as_rows
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
+from finitesum.problems.rows import n_entries
+
+#: Steps on a working set, at most, until all columns are read, and what is kept when it grows.
+MOST_STEPS, KEPT = 8, ("x", "losses", "best_bound", "radius", "n_gradients", "n_hessians")
 
 #: The least fraction of the distance to where the first of the positive numbers would vanish that a step goes.
 FRACTION_TO_BOUNDARY = 0.995
@@ -88,6 +107,11 @@ class InteriorState(NamedTuple):
     losses: float = math.inf  # that slacks and gaps mean
     best_bound: float = -math.inf  # of the minimum, of those that multipliers have made
     radius: float = 0.0  # of the points that it bounds F at, in units of columns
+    columns: Indices = np.zeros(0, dtype=np.int64)  # the working set, increasing; empty: all. z and what follows are of it
+    enough: float = 0.0  # the gap on the working set at which all columns are read
+    set_bound: float = -math.inf  # of the minimum over the working set, and its radius
+    set_radius: float = 0.0
+    n_steps: int = 0  # since all columns were read
 
 
 @dataclass(frozen=True)
@@ -95,6 +119,12 @@ class InteriorPoint(SumMethod):
     """Interior points for losses with corners and any elastic net, or on any set: linear models to the last digits.
 
     w+ = w + t dw,   (l2 I + sum_i c_i theta_i x_i x_i') dw = sum_i c_i (a_i + rho_i) y_i x_i - l2 w    [1, 2]
+
+    Parameters
+    ----------
+    first_columns : int >= 1 or "auto"
+        Columns of the first working set, with an l1 penalty on all columns of rows in memory.
+        "auto" is 128 where there are at least 512 columns, and 400 rows or more; else steps take all columns.
 
     Examples
     --------
@@ -113,9 +143,11 @@ class InteriorPoint(SumMethod):
        Appl. 6 (1996).
     """
 
+    first_columns: CountOrAuto = "auto"
+
     handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
-    patience: ClassVar[int] = 10
+    patience: ClassVar[int] = 20
 
     @staticmethod
     def refusal(problem: Problem) -> str:
@@ -135,48 +167,63 @@ class InteriorPoint(SumMethod):
     def blas_threads(self, problem: Problem) -> int | None:
         return 1 if takes_one_thread(problem) else threads_for_factors(problem)
 
+    def template(self, problem: Problem, first: InteriorState, state: InteriorState) -> InteriorState:
+        """Return a state of the shapes that one from a file must have: see `Method`."""
+        if state.columns.size == 0:
+            return first
+        require_members("columns", state.columns, problem.rows.n_columns, is_sorted=True)
+        part = part_on(problem, state.columns)
+        return _begun(part, np.zeros(part.dim), 0.0)._replace(x=first.x, columns=state.columns)
+
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""
-        n_components, problem = problem.n_components, _at_hand(problem)
-        x, (basis, coordinates) = x0.copy(), span(problem)
-        if basis.size:
-            d = problem.rows.n_columns
-            x[:d] = basis @ (basis.T @ x[:d])
-        z, beyond = start_within(problem, sides_of(problem), x)
-        numbers, of_sides, products = begun(problem, z, beyond)
-        x = z[: problem.dim].copy()
-        return InteriorState(x, z, *numbers, of_sides, basis, coordinates, products, tol, n_components, 0)
+        m, problem = problem.n_components, _at_hand(problem)
+        if not takes_columns(problem, is_asked=self.first_columns != "auto"):
+            return _begun(problem, x0, tol)._replace(n_gradients=m)
+        columns, value = first_columns(problem, x0, self._fewest_columns)
+        state = _on_columns(problem, _begun(part_on(problem, columns), x0[inside(problem, columns)], tol), columns)
+        return state._replace(n_gradients=2 * m, enough=LEFT * value)
+
+    @property
+    def _fewest_columns(self) -> int:
+        return FEWEST_NEW if self.first_columns == "auto" else int(self.first_columns)
 
     def run_pass(self, problem: Problem, state: InteriorState, order: Indices) -> InteriorState:
-        m, problem = problem.n_components, _at_hand(problem)
-        pieces = _pieces(problem, state)
-        sides, system = pieces.sides, system_at(pieces, _quadratic(pieces, state), (state.basis, state.coordinates))
-        state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
-        if system is None:  # the equations are solved to rounding errors
-            return state
-        mu = state.products / sides.n_products
-        first = system.solution(_right(pieces, state, system.pull))
-        ahead = pieces.ahead(first, mu)
-        left = (state.products + float(ahead.terms @ ahead.length ** np.arange(1, 4))) / sides.n_products
-        aim = max((left / mu) ** 3 * mu, max(OF_TOL * state.tol, OF_LOSS * sides.scale) / sides.n_inner)
-        second = system.solution(_right(pieces, state, pieces.second_pull(first, aim, ahead, mu)))
-        fraction = max(FRACTION_TO_BOUNDARY, 1.0 - mu)
-        step = Step(first, aim, second, pieces.length(first, aim, second, fraction))
-        pieces, step, n_tried = centred(pieces, step, fraction, lambda pull: system.solution(_right(pieces, state, pull)))
-        z = state.z + step.length * step.second[: state.z.size]
-        points = _points(problem, sides, z, pieces.sides_after(step))
-        numbers, of_sides, report = pieces.moved(step, points)
-        inside, moved = (loss + problem.term.value(point) for loss, point in zip(report.at_points, points, strict=True))
-        state = state._replace(
-            x=points[int(moved <= inside + OF_MOVE * state.tol)],
-            z=z,
-            n_gradients=state.n_gradients + 2 * m * n_tried,
-            **numbers._asdict(),
-            of_sides=of_sides,
-            products=report.products,
-            losses=report.losses,
+        problem = _at_hand(problem)
+        if state.columns.size == 0:
+            return _stepped(problem, state, problem.n_components)
+        part, places = part_on(problem, state.columns), inside(problem, state.columns)
+        here = state._replace(x=state.x[places], best_bound=state.set_bound, radius=state.set_radius)
+        charged = max(problem.n_components * n_entries(part.rows) // max(n_entries(problem.rows), 1), 1)
+        there = _stepped(part, here, charged)
+        state = _on_columns(problem, there, state.columns)._replace(
+            best_bound=state.best_bound,
+            radius=state.radius,
+            set_bound=there.best_bound,
+            set_radius=there.radius,
+            n_steps=state.n_steps + 1,
         )
-        return _bounded(problem, state, report)
+        gap = _value(problem, state) - state.set_bound
+        return self._read(problem, state, gap) if gap <= state.enough or state.n_steps == MOST_STEPS else state
+
+    def _read(self, problem: Problem, state: InteriorState, gap_on_set: float) -> InteriorState:
+        """Return the state with a bound of the minimum over all columns, on a larger working set where that is why."""
+        made = minorant_around(problem, state.x, *minorant_of(problem, state.multipliers))
+        state = _with_bound(state, lower_bound(problem, made), made.radius)
+        gap, m = _value(problem, state) - state.best_bound, problem.n_components
+        state = state._replace(n_gradients=state.n_gradients + 2 * m, n_steps=0)
+        if gap_on_set > state.enough or gap <= state.tol:
+            return state
+        if gap > FAR * gap_on_set:
+            columns = more_columns(problem, state.columns, state.x, made, self._fewest_columns)
+            if columns.size > state.columns.size:
+                if columns.size > MOST_OF_ORDER * order_of_system(problem):  # a step on them is no faster than on all
+                    columns, there, x = state.columns[:0], problem, state.x
+                else:
+                    there, x = part_on(problem, columns), state.x[inside(problem, columns)]
+                kept = {name: getattr(state, name) for name in KEPT}
+                return _begun(there, x, state.tol)._replace(**kept, columns=columns, enough=LEFT * gap)
+        return state._replace(enough=LEFT * gap_on_set)
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap, with the losses that the slacks and gaps mean."""
@@ -185,6 +232,57 @@ class InteriorPoint(SumMethod):
     def bound(self, problem: Problem, state: InteriorState) -> float:
         """Return the best bound of the minimum that multipliers have made."""
         return state.best_bound
+
+
+def _begun(problem: Problem, x0: Vector, tol: float) -> InteriorState:
+    """Return the state before the first step."""
+    x, (basis, coordinates) = x0.copy(), span(problem)
+    if basis.size:
+        d = problem.rows.n_columns
+        x[:d] = basis @ (basis.T @ x[:d])
+    z, beyond = start_within(problem, sides_of(problem), x)
+    numbers, of_sides, products = begun(problem, z, beyond)
+    x = z[: problem.dim].copy()
+    return InteriorState(x, z, *numbers, of_sides, basis, coordinates, products, tol, 0, 0)
+
+
+def _on_columns(problem: Problem, of_part: InteriorState, columns: Indices) -> InteriorState:
+    """Return the state on a working set as one of the whole problem."""
+    x = np.zeros(problem.dim)
+    x[inside(problem, columns)] = of_part.x
+    return of_part._replace(x=x, columns=columns)
+
+
+def _stepped(problem: Problem, state: InteriorState, m: int) -> InteriorState:
+    """Return the state after a step, charged by m components."""
+    pieces = _pieces(problem, state)
+    sides, system = pieces.sides, system_at(pieces, _quadratic(pieces, state), (state.basis, state.coordinates))
+    state = state._replace(n_gradients=state.n_gradients + 5 * m, n_hessians=state.n_hessians + m)
+    if system is None:  # the equations are solved to rounding errors
+        return state
+    mu = state.products / sides.n_products
+    first = system.solution(_right(pieces, state, system.pull))
+    ahead = pieces.ahead(first, mu)
+    left = (state.products + float(ahead.terms @ ahead.length ** np.arange(1, 4))) / sides.n_products
+    aim = max((left / mu) ** 3 * mu, max(OF_TOL * state.tol, OF_LOSS * sides.scale) / sides.n_inner)
+    second = system.solution(_right(pieces, state, pieces.second_pull(first, aim, ahead, mu)))
+    fraction = max(FRACTION_TO_BOUNDARY, 1.0 - mu)
+    step = Step(first, aim, second, pieces.length(first, aim, second, fraction))
+    pieces, step, n_tried = centred(pieces, step, fraction, lambda pull: system.solution(_right(pieces, state, pull)))
+    z = state.z + step.length * step.second[: state.z.size]
+    points = _points(problem, sides, z, pieces.sides_after(step))
+    numbers, of_sides, report = pieces.moved(step, points)
+    inside, moved = (loss + problem.term.value(point) for loss, point in zip(report.at_points, points, strict=True))
+    state = state._replace(
+        x=points[int(moved <= inside + OF_MOVE * state.tol)],
+        z=z,
+        n_gradients=state.n_gradients + 2 * m * n_tried,
+        **numbers._asdict(),
+        of_sides=of_sides,
+        products=report.products,
+        losses=report.losses,
+    )
+    return _bounded(problem, state, report)
 
 
 @remembered
@@ -216,12 +314,16 @@ def _right(pieces: Pieces, state: InteriorState, pull: Vector) -> Vector:
 def _bounded(problem: Problem, state: InteriorState, report: Report) -> InteriorState:
     """Return the state with the bound of its multipliers, or of corrected ones, or a better one of before."""
     made = minorant_around(problem, state.x, report.constants, report.slopes)
-    bound, enough = lower_bound(problem, made), _value(problem, state) - state.tol
-    if made.radius == state.radius:  # what held for points nearby says nothing of others
-        bound = max(bound, state.best_bound)
-    if bound < enough and state.products <= state.tol:
-        bound = max(bound, lower_bound(problem, _corrected(problem, state, made)))
-    return state._replace(best_bound=bound, radius=made.radius)
+    state, enough = _with_bound(state, lower_bound(problem, made), made.radius), _value(problem, state) - state.tol
+    if state.best_bound < enough and state.products <= state.tol:
+        bound = lower_bound(problem, _corrected(problem, state, made))
+        state = state._replace(best_bound=max(state.best_bound, bound))
+    return state
+
+
+def _with_bound(state: InteriorState, bound: float, radius: float) -> InteriorState:
+    """Return the state with the best bound for points within a radius: what held nearby says nothing of others."""
+    return state._replace(best_bound=max(bound, state.best_bound) if radius == state.radius else bound, radius=radius)
 
 
 def _corrected(problem: Problem, state: InteriorState, made: Minorant) -> Minorant:

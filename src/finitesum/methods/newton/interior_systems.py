@@ -25,6 +25,9 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
 
+#: How many times the least weight the largest is where a sum of squares keeps too few digits of what has small weights.
+SPREAD = 1e8
+
 #: Times that a solution is refined.
 N_REFINEMENTS = 1
 
@@ -152,7 +155,8 @@ def system_at(
         return None if factor is None else System(pieces, corrects, found.pull, quadratic, basis, factor)
     of_rows, n_others = here.loads_of_rows(loads), loads.size - here.n_of_rows
     table = _with_ones(problem, coordinates) if basis.size else None
-    if (np.count_nonzero(of_rows) + n_others + diagonal.size) * diagonal.size**2 <= MOST_WORK:
+    work = (np.count_nonzero(of_rows) + n_others + diagonal.size) * diagonal.size**2
+    if work <= MOST_WORK and float(loads.max(initial=0.0)) > SPREAD * float(loads.min(where=loads > 0.0, initial=np.inf)):
         stacked = np.zeros((problem.n_rows, diagonal.size))
         table = _table(problem) if table is None else table
         np.multiply(table, np.sqrt(of_rows)[:, None], out=stacked[:, : table.shape[1]])
