@@ -96,3 +96,19 @@ def test_a_run_is_resumed_to_the_same_bits(tmp_path):
     resumed = minimize(problem, checkpoint=path, resume=True, **settings)
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.n_passes == whole.n_passes
+
+
+@pytest.mark.parametrize("has_intercept", [False, True])
+def test_columns_that_move_nothing(has_intercept):
+    """Columns of zeros make no working set; a start that is not 0 belongs to the first one."""
+    X, y = np.zeros((30, 20)), np.random.default_rng(0).standard_normal(30)
+    settings = {"loss": "absolute", "alpha": 0.1, "l1_ratio": 1.0, "fit_intercept": has_intercept}
+    found = minimize(Problem.linear(X, y, **settings), method=InteriorPoint(first_columns=2), tol=1e-9)
+    assert found.success
+    assert not found.x[:20].any()
+    X[:, 3] = y
+    start = np.ones(20 + has_intercept)
+    found = minimize(Problem.linear(X, y, **settings), method=InteriorPoint(first_columns=2), x0=start, tol=1e-9)
+    assert found.success
+    assert found.x[3] == pytest.approx(1.0, abs=1e-6)
+    assert abs(np.delete(found.x[:20], 3)).max() <= 1e-6

@@ -178,11 +178,12 @@ class InteriorPoint(SumMethod):
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> InteriorState:
         """Return the state before the first step: slacks so that nothing is tight, multipliers 1/2."""
         m, problem = problem.n_components, _at_hand(problem)
-        if not takes_columns(problem, is_asked=self.first_columns != "auto"):
-            return _begun(problem, x0, tol)._replace(n_gradients=m)
-        columns, value = first_columns(problem, x0, self._fewest_columns)
-        state = _on_columns(problem, _begun(part_on(problem, columns), x0[inside(problem, columns)], tol), columns)
-        return state._replace(n_gradients=2 * m, enough=LEFT * value)
+        if takes_columns(problem, is_asked=self.first_columns != "auto"):
+            columns, value = first_columns(problem, x0, self._fewest_columns)
+            if columns.size:
+                there = _begun(part_on(problem, columns), x0[inside(problem, columns)], tol)
+                return _on_columns(problem, there, columns)._replace(n_gradients=2 * m, enough=LEFT * value)
+        return _begun(problem, x0, tol)._replace(n_gradients=m)
 
     @property
     def _fewest_columns(self) -> int:
