@@ -1,5 +1,7 @@
 """Interior points on working sets of columns: the minimum of all columns, by few of them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -88,14 +90,37 @@ def test_auto_takes_them_where_no_matrix_of_all_columns_fits():
 
 
 def test_a_run_is_resumed_to_the_same_bits(tmp_path):
-    problem, path = sparse_signal(), tmp_path / "run.npz"
+    """On working sets, and after they were given up for all columns."""
+    rng, path = np.random.default_rng(0), tmp_path / "run.npz"
+    X = rng.standard_normal((60, 30))
+    y = X[:, 0] + rng.standard_normal(60)
+    problem = Problem.linear(X, y, loss="absolute", alpha=0.003, l1_ratio=1.0)
     settings = {"method": InteriorPoint(first_columns=2), "tol": 1e-9, "random_state": 0}
     whole = minimize(problem, **settings)
-    for limit in (3, 4, 5):
-        minimize(problem, max_iter=limit, checkpoint=path, resume=limit > 3, **settings)
+    for limit in range(2, 16):
+        minimize(problem, max_iter=limit, checkpoint=path, resume=limit > 2, **settings)
     resumed = minimize(problem, checkpoint=path, resume=True, **settings)
     np.testing.assert_array_equal(resumed.x, whole.x)
     assert resumed.n_passes == whole.n_passes
+
+
+def test_targets_of_one_sign_have_a_first_working_set():
+    """At 0 all slopes have one sign; those at the best intercept tell which columns matter."""
+    problem = sparse_signal(share=0.6, fit_intercept=True)
+    higher = replace(problem, targets=problem.targets + 100.0)
+    expected, _ = interior_columns.first_columns(problem, np.zeros(problem.dim), 20)
+    found, _ = interior_columns.first_columns(higher, np.zeros(problem.dim), 20)
+    assert set(range(10)) <= set(expected.tolist())
+    assert set(range(10)) <= set(found.tolist())
+
+
+def test_all_columns_are_not_taken_where_their_matrix_may_not_fit():
+    X = sp.csr_array((np.ones(4), (np.arange(4), np.arange(4))), shape=(50_000, 60_000))
+    problem = Problem.linear(X, np.arange(50_000.0) - 25_000.0, loss="quantile", alpha=1e-9, l1_ratio=1.0)
+    assert interior_columns.takes_columns(problem)
+    assert not interior_columns.are_within(problem)
+    assert not interior_columns.is_for_all(problem, np.arange(20_000))
+    assert interior_columns.is_for_all(sparse_signal(), np.arange(400))
 
 
 @pytest.mark.parametrize("has_intercept", [False, True])

@@ -11,10 +11,15 @@ References
 .. [1] T. B. Johnson, C. Guestrin, "Blitz: a principled meta-algorithm for scaling sparse optimization", ICML 2015.
 """
 
+from typing import Any
+
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.certificates import Minorant, balanced, minorant_at
+from finitesum.evaluation.row_products import predictions
+from finitesum.losses.arrays import in_arrays
 from finitesum.methods.newton.interior_rows import goes_by_rows
 from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
@@ -26,8 +31,9 @@ LEAST_ORDER, FEWEST_SETS = 400, 4
 #: Columns of the first working set, and new ones, at least.
 FEWEST_NEW = 128
 
-#: The order of a working set's system, as a part of that of all columns, beyond which steps take all of them.
-MOST_OF_ORDER = 0.25
+#: The order of a working set's system, as a part of that of all columns, beyond which steps take all of them: most may
+#: matter then, and each larger set is begun anew. So they do up to an order whose matrix has 0.8 GB.
+MOST_OF_ORDER, MOST_ORDER = 0.25, 10_000
 
 #: The part of the gap that is left on a working set, and how many times as large as on the set it is where the set grows.
 LEFT, FAR = 0.1, 3.0
@@ -46,8 +52,36 @@ def takes_columns(problem: Problem, *, is_asked: bool = False) -> bool:
     return is_asked or (d >= FEWEST_SETS * FEWEST_NEW and order_of_system(problem) >= LEAST_ORDER)
 
 
+def is_for_all(problem: Problem, columns: Indices) -> bool:
+    """Return whether steps are to take all columns in the place of a working set."""
+    order = order_of_system(problem)
+    return columns.size > MOST_OF_ORDER * order and order <= MOST_ORDER
+
+
+def are_within(problem: Problem) -> bool:
+    """Return whether working sets up to a part of all columns, and all of them where they come to that, fit into memory."""
+    return MOST_OF_ORDER * order_of_system(problem) <= MOST_ORDER
+
+
+def _at_best_intercept(problem: Problem, x: Vector) -> Vector:
+    """Return x with about the intercept that is the best for its coefficients: slopes of rows have both signs there."""
+    cornered: Any = problem.loss
+    loss: Any = in_arrays(cornered)
+    at = predictions(problem, np.append(x[:-1], 0.0)) + problem.offsets
+    corners = [point - at for low, high, point in cornered.corners(problem.targets) if np.any(low) or np.any(high)]
+    bounds = min(float(part.min()) for part in corners), max(float(part.max()) for part in corners)
+    if not bounds[0] < bounds[1] < np.inf:
+        return x
+    found = minimize_scalar(
+        lambda b: float(problem.weights @ loss.value(at + b, problem.targets)), bounds=bounds, method="bounded"
+    )
+    return np.append(x[:-1], found.x)
+
+
 def first_columns(problem: Problem, x: Vector, most: int) -> tuple[Indices, float]:
     """Return the columns with coefficients, and those whose slopes are the most of their thresholds; and F."""
+    if problem.has_intercept:
+        x = _at_best_intercept(problem, x)
     value, made = minorant_at(problem, x)
     columns = _with_most(np.flatnonzero(x[: problem.rows.n_columns]), _parts(problem, made), most)
     return columns, value + problem.term.value(x)

@@ -45,11 +45,10 @@ from finitesum.methods.newton.interior_columns import (
     FAR,
     FEWEST_NEW,
     LEFT,
-    MOST_OF_ORDER,
     first_columns,
     inside,
+    is_for_all,
     more_columns,
-    order_of_system,
     takes_columns,
 )
 from finitesum.methods.newton.interior_correctors import centred
@@ -169,8 +168,9 @@ class InteriorPoint(SumMethod):
 
     def template(self, problem: Problem, first: InteriorState, state: InteriorState) -> InteriorState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
-        if state.columns.size == 0:
-            return first
+        if state.columns.size == 0:  # of all columns, from the start or after working sets
+            of_all = _begun(problem, np.zeros(problem.dim), 0.0) if first.columns.size else first
+            return of_all._replace(x=first.x)
         require_members("columns", state.columns, problem.rows.n_columns, is_sorted=True)
         part = part_on(problem, state.columns)
         return _begun(part, np.zeros(part.dim), 0.0)._replace(x=first.x, columns=state.columns)
@@ -180,7 +180,7 @@ class InteriorPoint(SumMethod):
         m, problem = problem.n_components, _at_hand(problem)
         if takes_columns(problem, is_asked=self.first_columns != "auto"):
             columns, value = first_columns(problem, x0, self._fewest_columns)
-            if columns.size:
+            if columns.size and not is_for_all(problem, columns):
                 there = _begun(part_on(problem, columns), x0[inside(problem, columns)], tol)
                 return _on_columns(problem, there, columns)._replace(n_gradients=2 * m, enough=LEFT * value)
         return _begun(problem, x0, tol)._replace(n_gradients=m)
@@ -213,18 +213,18 @@ class InteriorPoint(SumMethod):
         state = _with_bound(state, lower_bound(problem, made), made.radius)
         gap, m = _value(problem, state) - state.best_bound, problem.n_components
         state = state._replace(n_gradients=state.n_gradients + 2 * m, n_steps=0)
-        if gap_on_set > state.enough or gap <= state.tol:
+        if gap <= state.tol or gap_on_set > max(state.enough, state.tol):
             return state
         if gap > FAR * gap_on_set:
             columns = more_columns(problem, state.columns, state.x, made, self._fewest_columns)
             if columns.size > state.columns.size:
-                if columns.size > MOST_OF_ORDER * order_of_system(problem):  # a step on them is no faster than on all
+                if is_for_all(problem, columns):
                     columns, there, x = state.columns[:0], problem, state.x
                 else:
                     there, x = part_on(problem, columns), state.x[inside(problem, columns)]
                 kept = {name: getattr(state, name) for name in KEPT}
                 return _begun(there, x, state.tol)._replace(**kept, columns=columns, enough=LEFT * gap)
-        return state._replace(enough=LEFT * gap_on_set)
+        return state._replace(enough=LEFT * max(gap_on_set, state.tol))
 
     def estimate(self, problem: Problem, state: InteriorState) -> float:
         """Return the duality gap, with the losses that the slacks and gaps mean."""

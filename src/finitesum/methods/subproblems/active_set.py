@@ -135,7 +135,7 @@ def _beyond(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector,
     low = np.where(point.signs > 0.0, 0.0, intervals.lower)
     high = np.where(point.signs < 0.0, 0.0, intervals.upper)
     w, moved = np.where(point.free, np.clip(point.w + step, low, high), point.w), point.w + step
-    stops = point.free & (w != moved)
+    stops = point.free & np.where(step < 0.0, moved <= low, (step > 0.0) & (moved >= high))
     change = np.where(stops, w - point.w, np.where(point.free, step, 0.0))
     rise = float((slope + intervals.thresholds * point.signs) @ change + 0.5 * (change @ (hessian @ change)))
     signs = np.where(stops & intervals.has_sign, 0.0, point.signs)

@@ -362,8 +362,8 @@ def _nanoseconds_of_face(of_gram: float, n_free: int) -> float:
 
 def _on_face(model: ColumnModel, start: Vector, point: _Point, ends: tuple[float, int]) -> tuple[_Point | None, int, bool]:
     """Return the minimiser in the coordinates that are not 0, if these keep their signs, the reads, and if it was found."""
-    (w, r, shift), (first, _, quadratic, _, lower, upper, means) = point, model.figures
-    free = np.flatnonzero((w != 0.0) & (w > lower) & (w < upper))
+    (w, r, shift), (first, curvatures, quadratic, _, lower, upper, means) = point, model.figures
+    free = np.flatnonzero((w != 0.0) & (w > lower) & (w < upper) & (curvatures > 0.0))
     columns = some_rows(model.columns, free)
     slope = first[free] + products(columns, r) + shift * means[free] + quadratic[free] * w[free]
     step = face_step(columns, model.figures[:, free], model.total, slope, w[free], ends)
