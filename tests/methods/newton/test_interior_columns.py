@@ -79,7 +79,7 @@ def test_all_columns_are_taken_where_many_matter():
     assert np.count_nonzero(found.x) > 0.25 * 1200
 
 
-def test_auto_takes_them_where_no_matrix_of_all_columns_fits():
+def test_auto_takes_them_beyond_3000_columns_and_rows():
     X = sp.random_array((4000, 5000), density=0.002, rng=np.random.default_rng(0), format="csr")
     y = X @ np.where(np.arange(5000) < 5, 3.0, 0.0) + 0.01 * np.random.default_rng(1).standard_normal(4000)
     alpha = 0.3 * float(np.abs(X.T @ (0.5 * np.sign(y))).max()) / 4000
@@ -118,7 +118,7 @@ def test_all_columns_are_not_taken_where_their_matrix_may_not_fit():
     X = sp.csr_array((np.ones(4), (np.arange(4), np.arange(4))), shape=(50_000, 60_000))
     problem = Problem.linear(X, np.arange(50_000.0) - 25_000.0, loss="quantile", alpha=1e-9, l1_ratio=1.0)
     assert interior_columns.takes_columns(problem)
-    assert not interior_columns.are_within(problem)
+    assert not interior_columns.working_sets_fit(problem)
     assert not interior_columns.is_for_all(problem, np.arange(20_000))
     assert interior_columns.is_for_all(sparse_signal(), np.arange(400))
 

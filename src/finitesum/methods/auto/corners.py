@@ -9,7 +9,7 @@ from finitesum.methods import as_method
 from finitesum.methods.auto.corner_costs import seconds_of
 from finitesum.methods.auto.sizes import MATRIX_UP_TO, MOST_BYTES, MOST_NUMBERS
 from finitesum.methods.base import INSTEAD, Alternative, Choice, is_suited
-from finitesum.methods.newton.interior_columns import are_within, takes_columns
+from finitesum.methods.newton.interior_columns import takes_columns, working_sets_fit
 from finitesum.methods.newton.interior_rows import goes_by_rows
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.linear import Problem
@@ -40,7 +40,7 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")
-    if is_suited(exact, problem) and takes_columns(problem) and are_within(problem):
+    if is_suited(exact, problem) and takes_columns(problem) and working_sets_fit(problem):
         return Choice(exact, f"{name} with an l1 penalty is a {kind} program on working sets of columns")
     is_exact = is_suited(exact, problem) and fits
     if is_exact and order <= MATRIX_UP_TO:

@@ -4,7 +4,7 @@ A system of all columns, or of all rows, takes the cube of their number. F is mi
 the other coefficients 0, until a part of the duality gap is left. The multipliers a make a minorant over all columns,
 v = -sum_i c_i a_i y_i x_i, whose bound holds for F itself. The set grows by the columns that v moves most from 0 [1] where
 these, and not what is left on the set, are why the gap is large, and by others that it nearly moves: each new set is
-begun anew.
+started from its first step.
 
 References
 ----------
@@ -32,7 +32,7 @@ LEAST_ORDER, FEWEST_SETS = 400, 4
 FEWEST_NEW = 128
 
 #: The order of a working set's system, as a part of that of all columns, beyond which steps take all of them: most may
-#: matter then, and each larger set is begun anew. So they do up to an order whose matrix has 0.8 GB.
+#: matter then, and each larger set starts from its first step. So they do up to an order whose matrix has 0.8 GB.
 MOST_OF_ORDER, MOST_ORDER = 0.25, 10_000
 
 #: The part of the gap that is left on a working set, and how many times as large as on the set it is where the set grows.
@@ -58,7 +58,7 @@ def is_for_all(problem: Problem, columns: Indices) -> bool:
     return columns.size > MOST_OF_ORDER * order and order <= MOST_ORDER
 
 
-def are_within(problem: Problem) -> bool:
+def working_sets_fit(problem: Problem) -> bool:
     """Return whether working sets up to a part of all columns, and all of them where they come to that, fit into memory."""
     return MOST_OF_ORDER * order_of_system(problem) <= MOST_ORDER
 
@@ -111,8 +111,3 @@ def _with_most(columns: Indices, sizes: Vector, most: int) -> Indices:
     if new.size > most:
         new = new[np.argpartition(sizes[new], new.size - most)[new.size - most :]]
     return np.sort(np.concatenate([columns, new]))
-
-
-def inside(problem: Problem, columns: Indices) -> Indices:
-    """Return the coordinates of a working set: its columns and the intercept."""
-    return np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])

@@ -46,7 +46,6 @@ from finitesum.methods.newton.interior_columns import (
     FEWEST_NEW,
     LEFT,
     first_columns,
-    inside,
     is_for_all,
     more_columns,
     takes_columns,
@@ -59,7 +58,7 @@ from finitesum.methods.newton.interior_rows import takes_one_thread
 from finitesum.methods.newton.interior_sides import Sides, sides_of, start_within
 from finitesum.methods.newton.interior_systems import has_span, span, system_at
 from finitesum.methods.newton.subsampling import require_members
-from finitesum.methods.newton.working_set_newton import part_on
+from finitesum.methods.newton.working_set_newton import coordinates_on, part_on
 from finitesum.methods.parameters import CountOrAuto
 from finitesum.problems.input import as_rows
 from finitesum.problems.linear import Problem
@@ -181,7 +180,7 @@ class InteriorPoint(SumMethod):
         if takes_columns(problem, is_asked=self.first_columns != "auto"):
             columns, value = first_columns(problem, x0, self._fewest_columns)
             if columns.size and not is_for_all(problem, columns):
-                there = _begun(part_on(problem, columns), x0[inside(problem, columns)], tol)
+                there = _begun(part_on(problem, columns), x0[coordinates_on(problem, columns)], tol)
                 return _on_columns(problem, there, columns)._replace(n_gradients=2 * m, enough=LEFT * value)
         return _begun(problem, x0, tol)._replace(n_gradients=m)
 
@@ -193,7 +192,7 @@ class InteriorPoint(SumMethod):
         problem = _at_hand(problem)
         if state.columns.size == 0:
             return _stepped(problem, state, problem.n_components)
-        part, places = part_on(problem, state.columns), inside(problem, state.columns)
+        part, places = part_on(problem, state.columns), coordinates_on(problem, state.columns)
         here = state._replace(x=state.x[places], best_bound=state.set_bound, radius=state.set_radius)
         charged = max(problem.n_components * n_entries(part.rows) // max(n_entries(problem.rows), 1), 1)
         there = _stepped(part, here, charged)
@@ -221,7 +220,7 @@ class InteriorPoint(SumMethod):
                 if is_for_all(problem, columns):
                     columns, there, x = state.columns[:0], problem, state.x
                 else:
-                    there, x = part_on(problem, columns), state.x[inside(problem, columns)]
+                    there, x = part_on(problem, columns), state.x[coordinates_on(problem, columns)]
                 kept = {name: getattr(state, name) for name in KEPT}
                 return _begun(there, x, state.tol)._replace(**kept, columns=columns, enough=LEFT * gap)
         return state._replace(enough=LEFT * max(gap_on_set, state.tol))
@@ -250,7 +249,7 @@ def _begun(problem: Problem, x0: Vector, tol: float) -> InteriorState:
 def _on_columns(problem: Problem, of_part: InteriorState, columns: Indices) -> InteriorState:
     """Return the state on a working set as one of the whole problem."""
     x = np.zeros(problem.dim)
-    x[inside(problem, columns)] = of_part.x
+    x[coordinates_on(problem, columns)] = of_part.x
     return of_part._replace(x=x, columns=columns)
 
 

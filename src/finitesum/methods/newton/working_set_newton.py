@@ -131,7 +131,7 @@ class WorkingSetNewton(SampledNewton):
         self, problem: Problem, state: WorkingSetNewtonState, columns: Indices, order: Indices
     ) -> WorkingSetNewtonState:
         """Return the state before the first step on a working set, and the intercept."""
-        part, inside = part_on(problem, columns), _inside(problem, columns)
+        part, inside = part_on(problem, columns), coordinates_on(problem, columns)
         method = LazyNewton(n_threads=self.n_threads)
         if state.x.any():
             known = Evaluation(state.gradient[inside], state.curvatures, state.squared_slopes, state.value)
@@ -150,7 +150,7 @@ class WorkingSetNewton(SampledNewton):
         part, method = part_on(problem, state.columns), LazyNewton(n_threads=self.n_threads)
         inner, n_hessians = method.run_pass(part, state.inner, order), state.n_hessians - state.inner.n_hessians
         w = state.x.copy()
-        w[_inside(problem, state.columns)] = inner.x
+        w[coordinates_on(problem, state.columns)] = inner.x
         fraction = n_entries(part.rows) / max(n_entries(problem.rows), 1)
         n_inner = state.n_inner + (inner.n_sampled == state.inner.n_sampled == problem.n_components)
         is_over = inner.n_sampled == problem.n_components and (
@@ -166,7 +166,7 @@ class WorkingSetNewton(SampledNewton):
         )
 
 
-def _inside(problem: Problem, columns: Indices) -> Indices:
+def coordinates_on(problem: Problem, columns: Indices) -> Indices:
     """Return the coordinates of a working set: its columns and the intercept."""
     return np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
 

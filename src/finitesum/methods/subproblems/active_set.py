@@ -6,10 +6,11 @@ the minimiser over the free coordinates,
 
     min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where a sum is at its bound,
 
-or as far as the first of them comes to its bound, where that coordinate is fixed; without sums all that come to theirs are
-fixed at once, where the step goes on for the others, if the model is lower there. At such a minimiser the coordinate whose
-slope asks the most for it, in the scale of its curvature, is set free [1, chapter 16.5]. The model falls with every step
-that is not of length 0, so that no set of free coordinates comes back, and the number of rounds is bounded all the same.
+or as far as the first of them comes to its bound, where that coordinate is fixed; where no sums are bounded, all that would
+pass their bounds are fixed there at once, if the model is lower after the others' whole step. At such a minimiser the
+coordinate whose slope asks the most for it, in the scale of its curvature, is set free [1, chapter 16.5]. The model falls
+with every step that is not of length 0, so that no set of free coordinates comes back, and the number of rounds is bounded
+all the same.
 Factors see H scaled to a diagonal of ones: columns may be in any units.
 
 References
