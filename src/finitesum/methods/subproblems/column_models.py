@@ -44,8 +44,8 @@ PASSES, MEMORY = 10, 5
 #: Rounds for a model, at most; and where they took less than a part of what a Gram matrix and a factor would.
 MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
 
-#: The part of the time of a Gram matrix and a factor, or of this number of rounds, after which conjugate gradients are tried
-#: for as long, and the products in that time, at least and at most; nanoseconds of one's calls.
+#: The part of the time of a Gram matrix and a factor, or of this number of rounds, after which conjugate gradients are
+#: tried for as long, and the products in that time, at least and at most; nanoseconds of one's calls.
 PART, ROUNDS_INSTEAD, FEWEST_PRODUCTS, MOST_PRODUCTS, OF_PRODUCT = 0.25, 12, 8, 60, 5e4
 
 #: How many times as late they are tried again after they failed.
