@@ -10,7 +10,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.auto import choose
 from finitesum.methods.newton import coordinate_descent
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
-from finitesum.methods.subproblems import column_models
+from finitesum.methods.subproblems import column_costs, column_models
 from finitesum.methods.subproblems.column_models import ENOUGH_ROUNDS, PASSES, column_model, minimised
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.subproblems.scaled_columns import scaled
@@ -118,7 +118,7 @@ def test_gram_matrices_take_over_where_passes_gain_little(box, has_intercept, fo
     model = column_model(scaled(rows, np.full(40, 40.0**-0.5)), 1.0, 1.0, gradient, np.zeros(table.shape[1]), term)
     ends = []
     for cost in (0.0, np.inf):
-        monkeypatch.setattr("finitesum.methods.subproblems.column_models._nanoseconds_of_face", lambda *_, c=cost: c)
+        monkeypatch.setattr("finitesum.methods.subproblems.column_models.nanoseconds_of_face", lambda *_, c=cost: c)
         ends.append(minimised(model, start, 1e-10))
     w = np.append(ends[0].w, [ends[0].intercept] * has_intercept)
     assert term.optimality(w, gradient + table.T @ (table @ w) / 40.0) <= 2e-10
@@ -129,8 +129,9 @@ def test_gram_matrices_take_over_where_passes_gain_little(box, has_intercept, fo
 @pytest.mark.parametrize("most", [3, 15])
 def test_gram_matrices_have_a_bounded_number_of_coefficients(most, monkeypatch):
     sizes = []
-    monkeypatch.setattr(column_models, "MOST_OF_GRAM", most)
-    monkeypatch.setattr(column_models, "OF_CALLS", 0.0)
+    for module in (column_costs, column_models):
+        monkeypatch.setattr(module, "MOST_OF_GRAM", most)
+    monkeypatch.setattr(column_costs, "OF_CALLS", 0.0)
     monkeypatch.setattr(
         column_models, "minimise_model", lambda *given: sizes.append(given[3].size) or minimise_model(*given)
     )
@@ -145,7 +146,7 @@ def test_gram_matrices_have_a_bounded_number_of_coefficients(most, monkeypatch):
 def test_gram_matrices_of_columns_that_are_nearly_equal_have_few_coefficients(monkeypatch):
     """All slopes are near their thresholds there, and few coefficients are not 0."""
     sizes = []
-    monkeypatch.setattr(column_models, "OF_CALLS", 0.0)
+    monkeypatch.setattr(column_costs, "OF_CALLS", 0.0)
     monkeypatch.setattr(
         column_models, "minimise_model", lambda *given: sizes.append(given[3].size) or minimise_model(*given)
     )
@@ -161,11 +162,23 @@ def test_gram_matrices_of_columns_that_are_nearly_equal_have_few_coefficients(mo
     assert max(sizes) < 60
 
 
+@pytest.mark.parametrize("noise", [1e-2, 1e-3])
+def test_few_columns_that_are_nearly_equal_take_few_steps(noise):
+    """Rounds cost next to nothing there, and gain as little: a Gram matrix ends the model in which they are tried."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 1)) + noise * rng.standard_normal((100, 9))
+    y = X @ (10.0 * rng.standard_normal(9)) + rng.standard_normal(100)
+    problem = Problem.linear(X, y, loss="squared", alpha=1e-5, l1_ratio=1.0)
+    result = minimize(problem, method="coordinate-descent", tol=1e-9)
+    assert result.success
+    assert result.nit <= 5
+
+
 def test_models_that_take_many_reads_are_charged_as_more_hessians(monkeypatch):
     charged = []
     for n_reads in (3.0, 18.0):
         monkeypatch.setattr(
-            coordinate_descent, "minimised", lambda *given, n=n_reads: minimised(*given)._replace(n_reads=n)
+            coordinate_descent, "minimised", lambda *given, n=n_reads, **more: minimised(*given, **more)._replace(n_reads=n)
         )
         result = minimize(wide(alpha=0.02, l1_ratio=1.0), method=CoordinateDescent(first_columns=300), tol=1e-8)
         charged.append(result.n_hessian_passes)

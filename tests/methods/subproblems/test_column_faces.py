@@ -62,7 +62,7 @@ def test_no_step_is_taken_on_a_face_that_is_far_from_the_right_one():
 @pytest.mark.parametrize("has_intercept", [False, True])
 def test_columns_that_resemble_each_other_take_fewer_reads_by_conjugate_gradients(form, has_intercept, monkeypatch):
     model, table, y = model_at_0(form, has_intercept, alpha=1e-3)
-    monkeypatch.setattr(column_models, "_nanoseconds_of_face", lambda *_: np.inf)
+    monkeypatch.setattr(column_models, "nanoseconds_of_face", lambda *_: np.inf)
     monkeypatch.setattr(column_models, "OF_PRODUCT", 0.0)
     monkeypatch.setattr(column_models, "MOST_ROUNDS", 500)
     monkeypatch.setattr(column_models, "FAR", 0.0)

@@ -338,7 +338,8 @@ def _stepped(
     if optimality <= enough or state.n_steps == MOST_STEPS:  # changes have added up to rounding errors
         return _read(problem, state._replace(predictions=_predictions_on(problem, here, w), majorize=Majorize.NONE))
     accuracy = max(0.5 * enough if is_quadratic else OF_MODEL * optimality, 0.2 * enough)
-    end = minimised(_model(here, known.curvatures, gradient, w), w[: state.columns.size], accuracy)
+    model = _model(here, known.curvatures, gradient, w)
+    end = minimised(model, w[: state.columns.size], accuracy, is_exact=is_quadratic)
     step = np.append(end.w, w[state.columns.size :] + end.intercept) - w
     before = float(known.values.sum()) + here.term.value(w)
     predicted = float(gradient @ step) + here.term.rise(w, w + step)

@@ -13,9 +13,9 @@ A pass over all coordinates is followed by passes over those that are not 0. Aft
 extrapolated [1]: their combination with weights of sum 1 whose differences nearly cancel, taken if q is lower there. Once
 rounds took as long as a Gram matrix of the coordinates that are not 0 and a factor would, q is minimised by these in the
 coordinates that are not 0 or nearly leave it. Where that is far, some rounds are enough: the next model is nearer to F.
-After a quarter of that time, or some rounds, conjugate gradients go to where q is least while signs stay as they are
-(`finitesum.methods.subproblems.column_faces`), for as long again; later where they failed, and not where more
-coordinates than half of the rows are not 0, on which q is hardly curved in some directions.
+After a quarter of that time, or a round, conjugate gradients go to where q is least while signs stay as they are
+(`finitesum.methods.subproblems.column_faces`), for as long again; later where they failed. Where more coordinates
+than half of the rows are not 0, q is hardly curved in some directions: there it is an l2 penalty that lets them pay.
 
 References
 ----------
@@ -32,6 +32,12 @@ from scipy.linalg import blas
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.hessian import gram_of
+from finitesum.methods.subproblems.column_costs import (
+    MOST_OF_GRAM,
+    nanoseconds_of_face,
+    nanoseconds_of_gram,
+    nanoseconds_of_pass,
+)
 from finitesum.methods.subproblems.column_faces import face_step
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.subproblems.scaled_columns import MOST_WITH_ZEROS, ScaledColumns, n_counted
@@ -44,9 +50,19 @@ PASSES, MEMORY = 10, 5
 #: Rounds for a model, at most; and where they took less than a part of what a Gram matrix and a factor would.
 MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
 
-#: The part of the time of a Gram matrix and a factor, or of this number of rounds, after which conjugate gradients are
-#: tried for as long, and the products in that time, at least and at most; nanoseconds of one's calls.
-PART, ROUNDS_INSTEAD, FEWEST_PRODUCTS, MOST_PRODUCTS, OF_PRODUCT = 0.25, 12, 8, 60, 5e4
+#: Coordinates that are not 0 up to which a round's calls count for the time that it takes, in nanoseconds, and rounds of an
+#: exact model go on until a Gram matrix ends it.
+FEW_FREE, OF_ROUND = 50, 3e4
+
+#: The part of the time of a Gram matrix and a factor after which conjugate gradients are tried for as long; or, where that
+#: is less, the rounds for as long as which, after about one, or two where more coordinates than half of the rows are not 0.
+PART, ROUNDS_INSTEAD, ROUNDS_BEFORE = 0.25, 3.0, (0.9, 1.9)
+
+#: What a round's last change is of that four passes before, where passes gain little.
+SLOW = 0.7
+
+#: The products in that time, at least and at most; nanoseconds of one's calls.
+FEWEST_PRODUCTS, MOST_PRODUCTS, OF_PRODUCT = 8, 60, 5e4
 
 #: How many times as late they are tried again after they failed.
 LATER = 3.0
@@ -63,12 +79,6 @@ SLOPE_ALONE = 0.5
 
 #: Passes over coordinates that are not 0 end where slopes change by this part of the tolerance.
 NEARER = 0.3
-
-#: Nanoseconds of a product of two sparse entries of a row, in a Gram matrix, and of the calls of a minimiser by one.
-OF_PAIR, OF_CALLS = 0.6, 7e5
-
-#: Coordinates of a Gram matrix, at most.
-MOST_OF_GRAM = 3000
 
 #: The change of a slope at which passes over a Gram matrix end, by the tolerance as a norm.
 CLOSE = 0.5
@@ -283,36 +293,44 @@ def _intercept(model: ColumnModel, step: Vector) -> float:
     return -(model.intercept_slope + float(model.figures[6] @ step)) / model.total if model.total > 0.0 else 0.0
 
 
-def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
-    """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's."""
+def minimised(model: ColumnModel, start: Vector, tolerance: float, *, is_exact: bool = False) -> Minimiser:
+    """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's.
+
+    Where the model is exact, it is F itself: no other one is nearer to it.
+    """
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
     history, spent, in_all = np.empty((MEMORY + 1, start.size)), 0.0, 0.0
-    of_read = _nanoseconds_of_pass(model, start.size)
+    of_read = nanoseconds_of_pass(model.columns, start.size)
     sizes = np.abs(model.figures[0]) + model.figures[3] * (start != 0.0)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(sizes @ sizes)))
-    change, of_gram, after = tolerance, math.nan, PART  # of slopes, at which a round ends
+    change, of_gram, after = tolerance, math.nan, 1.0  # of slopes, at which a round ends
     for n_rounds in range(1, MOST_ROUNDS + 1):
         found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
         n_free = int(np.count_nonzero(w))
-        of_pass = _nanoseconds_of_pass(model, n_free)
+        of_pass = nanoseconds_of_pass(model.columns, n_free)
         of_round = abs(found) * of_pass + SLOPE_ALONE * (of_read - of_pass)
-        spent, in_all = spent + of_round, in_all + of_round
+        spent, in_all = spent + of_round + OF_ROUND * (n_free <= FEW_FREE), in_all + of_round
         if found == 1:
             in_all, left = in_all + SLOPE_ALONE * of_read, _optimality(model, w, r, float(shift[0]))
             if not left > tolerance:
                 break
             change *= max(0.5 * tolerance / left, 0.01)
-        if math.isnan(of_gram) and (n_rounds == ENOUGH_ROUNDS or spent > _nanoseconds_of_face(0.0, n_free)):
-            of_gram = _nanoseconds_of_gram(model)
-        if n_rounds >= ENOUGH_ROUNDS and in_all < FAR * _nanoseconds_of_face(of_gram, n_free):
+        if math.isnan(of_gram) and (n_rounds == ENOUGH_ROUNDS or spent > nanoseconds_of_face(0.0, n_free)):
+            of_gram = nanoseconds_of_gram(model.columns)
+        by_gram = nanoseconds_of_face(of_gram, n_free)
+        if n_rounds >= ENOUGH_ROUNDS and in_all < FAR * by_gram and not (is_exact and n_free <= FEW_FREE):
             break
-        if found == PASSES and spent > _nanoseconds_of_face(of_gram, n_free):  # not where that is unknown
-            in_all, spent = in_all + _nanoseconds_of_face(of_gram, n_free), 0.0
+        if found == PASSES and spent > by_gram:  # not where that is unknown
+            in_all, spent = in_all + by_gram, 0.0
             w, r, shift[0] = _by_gram(model, start, (w, r, float(shift[0])), tolerance)
         elif found == PASSES:
-            far, of_face = None, min(_nanoseconds_of_face(np.nan_to_num(of_gram), n_free), ROUNDS_INSTEAD * of_round)
-            most = min(int(PART * of_face / (of_pass + OF_PRODUCT)), MOST_PRODUCTS)
-            if spent > after * of_face and most >= FEWEST_PRODUCTS and 2 * n_free <= model.columns.n_columns:
+            is_wide = 2 * n_free > r.size
+            of_face, wait = PART * nanoseconds_of_face(np.nan_to_num(of_gram), n_free), 1.0
+            if of_face > ROUNDS_INSTEAD * of_round:
+                of_face, wait = ROUNDS_INSTEAD * of_round, ROUNDS_BEFORE[is_wide] / ROUNDS_INSTEAD
+            far, most = None, min(int(of_face / (of_pass + OF_PRODUCT)), MOST_PRODUCTS)
+            is_likely = most >= FEWEST_PRODUCTS and (not is_wide or _is_curved_and_slow(model, history))
+            if is_likely and spent > after * wait * of_face:
                 ends = FACE_CLOSE * tolerance, most
                 far, n_products, is_solved = _on_face(model, start, (w, r, float(shift[0])), ends)
                 spent, in_all = spent + n_products * of_pass, in_all + n_products * of_pass
@@ -321,6 +339,12 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float) -> Minimiser:
             if far is not None and _value(model, *far) < _value(model, w, r, shift[0]):
                 w, r, shift[0] = far
     return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
+
+
+def _is_curved_and_slow(model: ColumnModel, history: Matrix) -> bool:
+    """Return whether an l2 penalty curves all coordinates, and the passes of a round gained little."""
+    first, last = history[1] - history[0], history[-1] - history[-2]
+    return bool((model.figures[2] > 0.0).all()) and float(last @ last) > SLOW**2 * float(first @ first)
 
 
 def _optimality(model: ColumnModel, w: Vector, r: Vector, shift: float) -> float:
@@ -336,28 +360,6 @@ def _mapping(model: ColumnModel, w: Vector, slope: Vector) -> Vector:
     at = w / model.unit
     mapping = np.clip(at, slope - thresholds, slope + thresholds)
     return np.clip(mapping, at - upper / model.unit, at - lower / model.unit)
-
-
-def _nanoseconds_of_pass(model: ColumnModel, n_free: int) -> float:
-    if isinstance(model.columns, DenseRows):
-        return n_free * (20.0 + 0.5 * model.columns.n_columns)
-    return n_free * (20.0 + 2.0 * model.columns.values.size / max(model.columns.n_rows, 1))
-
-
-def _nanoseconds_of_gram(model: ColumnModel) -> float:
-    """Return about what a Gram matrix of all coordinates takes, by their number squared where they are dense."""
-    columns = model.columns
-    if isinstance(columns, DenseRows):
-        return 0.05 * columns.n_columns
-    counts = np.bincount(columns.columns).astype(np.float64)
-    return OF_PAIR * float(counts @ counts) / max(columns.n_rows, 1) ** 2
-
-
-def _nanoseconds_of_face(of_gram: float, n_free: int) -> float:
-    """Return about what the minimiser over free coordinates takes: their Gram matrix and its factor."""
-    if n_free > MOST_OF_GRAM:
-        return math.inf
-    return OF_CALLS + n_free * (of_gram * n_free + 2.0 * n_free + 0.02 * n_free**2)
 
 
 def _on_face(model: ColumnModel, start: Vector, point: _Point, ends: tuple[float, int]) -> tuple[_Point | None, int, bool]:
