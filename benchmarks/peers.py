@@ -243,8 +243,8 @@ def main() -> None:
         "Made by `python benchmarks/peers.py` (what is measured stands at its head; every setting that counted is in",
         f"peers.csv), on {os.cpu_count()} shared cores ({platform.machine()}): seconds vary by a factor, ratios by "
         "much less.",
-        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. A kind of solver was",
-        "given up once a setting of it took longer than `--limit` (2 or 3 seconds).",
+        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. The last run had",
+        f"{options.rounds} rounds; a kind of solver was given up once a setting took more than {options.limit:g} seconds.",
         "",
         page(rows, work),
         "",
