@@ -47,11 +47,11 @@ What bounds the ratios:
   gradient each. An epoch goes through each row twice, at 1 to 2 nanoseconds an entry for each time.
 - *Dense, 100,000 x 500*: independent standard normal columns. There a quasi-Newton method without a Hessian converges as
   fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth, and
-  Hessians of 11,000 to 45,000 rows cost the same within a tenth. Within 3 seconds newton-cg of scikit-learn reaches
-  1e-10 on one thread, too (2.3 in a run before).
+  Hessians of 11,000 to 45,000 rows cost the same within a tenth. To 1e-10 only newton-cg
+  of scikit-learn comes within about 3 seconds, too.
 - *Two threads*: the two cores share the memory's bandwidth, and what takes a millisecond runs on one: the small
-  sets, and the epochs on text, whose rows depend on each other. covtype's rows are against scikit-learn and glum,
-  mnist's against cyanure and glum, the fastest of all in a run before."""
+  sets, and the epochs on text, whose rows depend on each other. On text (rcv1, news20) and mushrooms two threads took
+  longer than one in this run, on the same passes; in a run before they did not."""
 
 
 def optimality_of(task: Task, w: Any) -> float:
