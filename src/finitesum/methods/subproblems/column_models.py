@@ -296,7 +296,7 @@ def _intercept(model: ColumnModel, step: Vector) -> float:
 def minimised(model: ColumnModel, start: Vector, tolerance: float, *, is_exact: bool = False) -> Minimiser:
     """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's.
 
-    Where the model is exact, it is F itself: no other one is nearer to it.
+    An exact model is F itself, and the next one would be the same: with few coordinates rounds go on until it is solved.
     """
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
     history, spent, in_all = np.empty((MEMORY + 1, start.size)), 0.0, 0.0
