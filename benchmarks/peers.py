@@ -47,11 +47,12 @@ What bounds the ratios:
   gradient each. An epoch goes through each row twice, at 1 to 2 nanoseconds an entry for each time.
 - *Dense, 100,000 x 500*: independent standard normal columns. There a quasi-Newton method without a Hessian converges as
   fast as one with a sampled Hessian, whose error is sqrt(d / rows); a pass is bounded by the memory's bandwidth, and
-  Hessians of 11,000 to 45,000 rows cost the same within a tenth. To 1e-10 only newton-cg
-  of scikit-learn comes within about 3 seconds, too.
+  Hessians of 11,000 to 45,000 rows cost the same within a tenth. To 1e-10 only newton-cg of
+  scikit-learn comes within about 3 seconds, too.
 - *Two threads*: the two cores share the memory's bandwidth, and what takes a millisecond runs on one: the small
   sets, and the epochs on text, whose rows depend on each other. On text (rcv1, news20) and mushrooms two threads took
-  longer than one in this run, on the same passes; in a run before they did not."""
+  longer than one, on the same passes: threads of the linear algebra library, which has next to nothing to do there, wait
+  at full speed. How much longer depends on what else the cores do (news20: 40 to 130 ms for 28)."""
 
 
 def optimality_of(task: Task, w: Any) -> float:
@@ -243,7 +244,7 @@ def main() -> None:
         "Made by `python benchmarks/peers.py` (what is measured stands at its head; every setting that counted is in",
         f"peers.csv), on {os.cpu_count()} shared cores ({platform.machine()}): seconds vary by a factor, ratios by "
         "much less.",
-        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. The last run had",
+        "A ratio is the best peer's seconds by ours; one gradient pass includes the objective. What was measured last had",
         f"{options.rounds} rounds; a kind of solver was given up once a setting took more than {options.limit:g} seconds.",
         "",
         page(rows, work),

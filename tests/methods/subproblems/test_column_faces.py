@@ -1,5 +1,7 @@
 """Steps on a face of a model in columns, by conjugate gradients, against linear systems."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,14 +14,14 @@ from finitesum.methods.subproblems.scaled_columns import scaled
 from finitesum.problems.rows import CSRRows, DenseRows
 
 
-def model_at_0(form, has_intercept, n=300, d=40, alpha=0.02, mix=0.5):
+def model_at_0(form, has_intercept, n=300, d=40, alpha=0.02, mix=0.5, l1_ratio=0.9):
     """Return the model of least squares at 0 in columns that resemble their neighbours, and the table of its rows."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.7) + has_intercept
     for j in range(1, d):
         X[:, j] = mix * X[:, j] + X[:, j - 1]
     y = X @ rng.choice([-1.0, 1.0], d) + 0.1 * rng.standard_normal(n) + has_intercept
-    term = Problem.linear(X, y, loss="squared", alpha=alpha, l1_ratio=0.9, fit_intercept=has_intercept).term
+    term = Problem.linear(X, y, loss="squared", alpha=alpha, l1_ratio=l1_ratio, fit_intercept=has_intercept).term
     table = np.column_stack([X, np.ones((n, int(has_intercept)))])
     rows = DenseRows(np.ascontiguousarray(X.T), d, n, 0)
     if form == "sparse":
@@ -73,3 +75,39 @@ def test_columns_that_resemble_each_other_take_fewer_reads_by_conjugate_gradient
     w = np.append(ends[0].w, [ends[0].intercept] * has_intercept)
     assert model.term.optimality(w, table.T @ (table @ w - y) / len(y) + model.term.quadratic * w) <= 2e-9
     assert ends[0].n_reads < 0.5 * ends[1].n_reads
+
+
+def rounds_with_tries(monkeypatch, model, solved):
+    """Return the rounds after which conjugate gradients were tried where a Gram matrix is out of reach."""
+    tries, descended, descend = list[int](), list[int](), column_models._descend
+
+    def on_face(model, _start, _point, _ends):
+        tries.append(len(descended))
+        return None, 6, solved
+
+    def counted(*given):
+        descended.append(descend(*given))
+        return descended[-1]
+
+    monkeypatch.setattr(column_models, "nanoseconds_of_face", lambda *_: np.inf)
+    monkeypatch.setattr(column_models, "OF_PRODUCT", 0.0)
+    monkeypatch.setattr(column_models, "FAR", 0.0)
+    monkeypatch.setattr(column_models, "_on_face", on_face)
+    monkeypatch.setattr(column_models, "_descend", counted)
+    minimised(model, np.zeros(model.figures.shape[1]), 1e-13)
+    return tries
+
+
+def test_conjugate_gradients_come_after_one_round_and_later_where_they_failed(monkeypatch):
+    model, *_ = model_at_0("dense", has_intercept=False, alpha=1e-3)
+    tries = rounds_with_tries(monkeypatch, model, solved=False)
+    assert tries[0] == 1
+    assert len(tries) > 1
+    assert all(after >= 2 * before for before, after in pairwise(tries))
+
+
+@pytest.mark.parametrize("l1_ratio", [0.9, 1.0])
+def test_with_many_coordinates_an_l2_penalty_lets_them_come_after_two_rounds(l1_ratio, monkeypatch):
+    model, *_ = model_at_0("dense", has_intercept=False, n=70, alpha=1e-3, l1_ratio=l1_ratio)
+    tries = rounds_with_tries(monkeypatch, model, solved=True)
+    assert tries[:1] == ([2] if l1_ratio < 1.0 else [])

@@ -13,9 +13,9 @@ A pass over all coordinates is followed by passes over those that are not 0. Aft
 extrapolated [1]: their combination with weights of sum 1 whose differences nearly cancel, taken if q is lower there. Once
 rounds took as long as a Gram matrix of the coordinates that are not 0 and a factor would, q is minimised by these in the
 coordinates that are not 0 or nearly leave it. Where that is far, some rounds are enough: the next model is nearer to F.
-After a quarter of that time, or a round, conjugate gradients go to where q is least while signs stay as they are
-(`finitesum.methods.subproblems.column_faces`), for as long again; later where they failed. Where more coordinates
-than half of the rows are not 0, q is hardly curved in some directions: there it is an l2 penalty that lets them pay.
+Before that conjugate gradients go to where q is least while signs stay as they are, for some rounds' time, later again if
+they failed (`finitesum.methods.subproblems.column_faces`): with more coordinates than half of the rows only where an l2
+penalty curves q and passes gain little.
 
 References
 ----------
@@ -50,25 +50,24 @@ PASSES, MEMORY = 10, 5
 #: Rounds for a model, at most; and where they took less than a part of what a Gram matrix and a factor would.
 MOST_ROUNDS, ENOUGH_ROUNDS, FAR = 30, 6, 0.2
 
-#: Coordinates that are not 0 up to which a round's calls count for the time that it takes, in nanoseconds, and rounds of an
-#: exact model go on until a Gram matrix ends it.
+#: Coordinates that are not 0 up to which calls count for what a round takes, so that a Gram matrix comes in time, and
+#: rounds of an exact model go on for it; nanoseconds of these calls.
 FEW_FREE, OF_ROUND = 50, 3e4
 
-#: The part of the time of a Gram matrix and a factor after which conjugate gradients are tried for as long; or, where that
-#: is less, the rounds for as long as which, after about one, or two where more coordinates than half of the rows are not 0.
+#: Conjugate gradients are tried after this part of the time of a Gram matrix and a factor, for as long. Where that is more
+#: than three rounds they are tried for three, after one, or after two with more coordinates than half of the rows (less a
+#: tenth, for rounding).
 PART, ROUNDS_INSTEAD, ROUNDS_BEFORE = 0.25, 3.0, (0.9, 1.9)
 
-#: What a round's last change is of that four passes before, where passes gain little.
+#: What a round's last change is of that MEMORY - 1 passes before, at least, where passes gain little.
 SLOW = 0.7
 
 #: The products in that time, at least and at most; nanoseconds of one's calls.
 FEWEST_PRODUCTS, MOST_PRODUCTS, OF_PRODUCT = 8, 60, 5e4
 
-#: How many times as late they are tried again after they failed.
-LATER = 3.0
-
-#: The part of the tolerance at which they end.
-FACE_CLOSE = 0.3
+#: How many times as late they are tried again, by what was spent with them, after they failed; the part of the tolerance
+#: at which they end.
+LATER, FACE_CLOSE = 2.0, 0.3
 
 #: The part of its threshold from which the slope of a coordinate that is 0 is nearly enough to leave it, and how many times
 #: as many as those that are not 0 all coordinates, or those that nearly leave it, may be where they are taken, too.
@@ -296,14 +295,14 @@ def _intercept(model: ColumnModel, step: Vector) -> float:
 def minimised(model: ColumnModel, start: Vector, tolerance: float, *, is_exact: bool = False) -> Minimiser:
     """Return the model's minimiser, with an optimality of at most the tolerance but for the intercept's.
 
-    An exact model is F itself, and the next one would be the same: with few coordinates rounds go on until it is solved.
+    Rounds on few coordinates of an exact model, F itself, go on: the next one would be the same.
     """
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
     history, spent, in_all = np.empty((MEMORY + 1, start.size)), 0.0, 0.0
     of_read = nanoseconds_of_pass(model.columns, start.size)
     sizes = np.abs(model.figures[0]) + model.figures[3] * (start != 0.0)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(sizes @ sizes)))
-    change, of_gram, after = tolerance, math.nan, 1.0  # of slopes, at which a round ends
+    change, of_gram, due = tolerance, math.nan, 0.0  # of slopes, at which a round ends
     for n_rounds in range(1, MOST_ROUNDS + 1):
         found = _descend(model.columns, model.figures, model.total, w, r, shift, history, change)
         n_free = int(np.count_nonzero(w))
@@ -330,11 +329,11 @@ def minimised(model: ColumnModel, start: Vector, tolerance: float, *, is_exact: 
                 of_face, wait = ROUNDS_INSTEAD * of_round, ROUNDS_BEFORE[is_wide] / ROUNDS_INSTEAD
             far, most = None, min(int(of_face / (of_pass + OF_PRODUCT)), MOST_PRODUCTS)
             is_likely = most >= FEWEST_PRODUCTS and (not is_wide or _is_curved_and_slow(model, history))
-            if is_likely and spent > after * wait * of_face:
+            if is_likely and spent > max(wait * of_face, due):
                 ends = FACE_CLOSE * tolerance, most
                 far, n_products, is_solved = _on_face(model, start, (w, r, float(shift[0])), ends)
                 spent, in_all = spent + n_products * of_pass, in_all + n_products * of_pass
-                after *= 1.0 if is_solved else LATER
+                due = 0.0 if is_solved else LATER * spent
             far = _extrapolated(model, start, history) if far is None else far
             if far is not None and _value(model, *far) < _value(model, w, r, shift[0]):
                 w, r, shift[0] = far
