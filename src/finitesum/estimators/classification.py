@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 
 from finitesum.core.arrays import Data, Indices, Vector
+from finitesum.core.threads import limited_blas
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, alpha_of_C, checked_weights
 from finitesum.estimators.elsewhere import estimator
@@ -195,7 +196,9 @@ class LinearClassifierMixin(ClassifierMixin, LinearEstimator):
         """Warn where a logistic model classifies all rows correctly and is not penalised: larger ones are better still."""
         if not isinstance(problem.loss, Logistic | Multinomial):
             return  # other losses of correctly classified rows are 0 from some size on
-        if problem.is_constrained or problem.term.value(np.ones(problem.dim)) > 0.0:
+        with limited_blas(1):
+            is_bounded = problem.is_constrained or problem.term.value(np.ones(problem.dim)) > 0.0
+        if is_bounded:
             return
         counted = data.weights > 0.0
         scores, codes = np.asarray(data.X @ self.coef_.T + self.intercept_)[counted], data.codes[counted]

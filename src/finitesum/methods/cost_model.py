@@ -145,13 +145,33 @@ def threads_for_factors(problem: Problem | FiniteSum) -> int | None:
     return 1 if order <= SMALL else None
 
 
-def threads_for_all(problem: Any) -> int | None:
-    """Return how many threads of BLAS suffice for a whole run, checks and the choice of its method with it; None: any.
+def threads_for_products(problem: Any) -> int | None:
+    """Return how many threads of BLAS suffice for products of the rows and of vectors; None: any.
 
-    On few numbers its threads gain less than waking them takes, which is milliseconds a product on a busy machine.
+    Sparse rows have products of their own, and on few numbers BLAS's threads gain less than waking them takes, which is
+    milliseconds a product on a busy machine. Once awake, they wait for the next product at full speed for a tenth of a
+    second, in the way of the threads that work.
     """
-    is_small = isinstance(problem, Problem) and not is_parted(problem) and n_entries(problem.rows) <= FEW_NUMBERS
-    return threads_for_factors(problem) if is_small else None
+    if not isinstance(problem, Problem) or is_parted(problem):
+        return None
+    return 1 if problem.rows.is_sparse() or _are_few_numbers(problem) else None
+
+
+def _are_few_numbers(problem: Problem) -> bool:
+    return n_entries(problem.rows) <= FEW_NUMBERS and threads_for_factors(problem) == 1
+
+
+def threads_of_blas(method: Any, problem: Any) -> int | None:
+    """Return how many threads of BLAS a run of the method has, checks with it; None: any.
+
+    That is what the method says (`blas_threads`), but one on few numbers; without a word of it what products of rows need.
+    """
+    own = getattr(method, "blas_threads", None)
+    if own is None:
+        return threads_for_products(problem)
+    asked: int | None = own(problem)
+    is_whole = isinstance(problem, Problem) and not is_parted(problem)
+    return 1 if asked is None and is_whole and _are_few_numbers(problem) else asked
 
 
 def has_few_rows(problem: Problem) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.sums import fetched
 from finitesum.evaluation.part_components import ASKED_A_WORKER, Change
+from finitesum.methods.cost_model import threads_for_products
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.partitioned import is_parted
 
@@ -268,8 +269,8 @@ class AsksAhead:
         return "max_delay is for rows in parts and for components given as functions: leave it at 0 for rows in memory."
 
     def blas_threads(self, problem: Any) -> int | None:
-        """Return 1 where parts are worked on beside each other."""
-        return 1 if self.max_delay else None
+        """Return 1 where parts are worked on beside each other, and else what products of rows need."""
+        return 1 if self.max_delay else threads_for_products(problem)
 
     def remark(self, problem: Any, state: Any) -> str:
         """Return how changes of parts were taken."""

@@ -29,7 +29,7 @@ from finitesum.core.threads import limited_blas
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.methods import MethodName, as_method
 from finitesum.methods.base import Choice, Method, batch_size_for, identity_of, label_of, require_suited
-from finitesum.methods.cost_model import threads_for_all
+from finitesum.methods.cost_model import threads_of_blas
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
@@ -295,7 +295,7 @@ def minimize(
             scale_columns=scale_columns,
         )
         return cast(Result, with_all_columns(found, used))
-    with limited_blas(threads_for_all(problem)):
+    with limited_blas(1):  # products of vectors alone
         begun = checkpoints.begun_with(checkpoint) if checkpoint is not None and resume else ""
         choice = _going_on(_chosen(problem, method, options, tol, begun), earlier)
         chosen = choice.method
@@ -331,28 +331,30 @@ def minimize(
             checkpoint=file,
             checkpoint_seconds=checkpoint_seconds,
         )
-        run.without_barrier = later if run.method is chosen else None
-        if choice.reason and verbose:
-            print_line(f"{chosen.name}: {choice.reason}")
-        with progress(chosen.name, verbose) as observer:
+    run.without_barrier = later if run.method is chosen else None
+    if choice.reason and verbose:
+        print_line(f"{chosen.name}: {choice.reason}")
+    with progress(chosen.name, verbose) as observer:
+        with limited_blas(threads_of_blas(run.method, run.problem)):
             if goes_on:
                 run.resume(start, is_given=x0 is not None)
             elif earlier is not None:
                 run.go_on(earlier)
             else:
                 run.start(start, is_given=x0 is not None)
-            try:
-                reason = run.go(observer)
-            except (KeyboardInterrupt, PartError) as interrupt:
-                if file is not None:
-                    run.save()
-                    again = "the same call" if resume else "resume=True"
-                    interrupt.add_note(f"The run was written to {file}; {again} goes on from there.")
-                raise
-        run.save()
+        try:
+            reason = run.go(observer)
+        except (KeyboardInterrupt, PartError) as interrupt:
+            if file is not None:
+                run.save()
+                again = "the same call" if resume else "resume=True"
+                interrupt.add_note(f"The run was written to {file}; {again} goes on from there.")
+            raise
+    run.save()
+    with limited_blas(threads_of_blas(run.method, run.problem)):
         result = result_of(run, reason)
-        result.choice = choice.reason
-        if run.loop.n_changes:
-            why = "did worse than that" if run.problem is problem else "waited for parts that were late"
-            result.choice += f"; {label_of(chosen)} {why}, and {label_of(run.method)} went on from its point"
-        return result
+    result.choice = choice.reason
+    if run.loop.n_changes:
+        why = "did worse than that" if run.problem is problem else "waited for parts that were late"
+        result.choice += f"; {label_of(chosen)} {why}, and {label_of(run.method)} went on from its point"
+    return result

@@ -20,6 +20,7 @@ from finitesum.evaluation.certificates import Certificate, has_certificate, no_c
 from finitesum.evaluation.optimality import Measures, evaluate
 from finitesum.evaluation.rounding import confirmed
 from finitesum.methods.base import Alternative, Choice, Method, label_of
+from finitesum.methods.cost_model import threads_of_blas
 from finitesum.methods.forecasts import Counts
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
@@ -177,7 +178,7 @@ class Run:
             return StopReason.CONVERGED
         reason = None
         while reason is None:
-            with limited_blas(getattr(self.method, "blas_threads", lambda _: None)(self.problem)):
+            with limited_blas(threads_of_blas(self.method, self.problem)):
                 reason = self._passes(observer)
         return reason
 

@@ -35,7 +35,7 @@ from finitesum.methods.auto.penalties import by_groups, by_prox
 from finitesum.methods.auto.sets import for_set
 from finitesum.methods.auto.sizes import FEW_CALLS, LATE as LATE, MATRIX_UP_TO, MOST_BYTES, of_newton
 from finitesum.methods.base import Alternative, Choice, Method
-from finitesum.methods.cost_model import costs_of, has_few_rows, threads_for_all
+from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton import dual_arrays
 from finitesum.methods.rounds import with_or_without_barrier
 from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
@@ -85,7 +85,7 @@ def choose(problem: AnyProblem, tol: float = 1e-10, n_threads: int = 1, begun: s
     """
     if isinstance(problem, Problem) and (used := in_used_columns(problem)) is not None:
         problem = used.problem  # which runs are on
-    with limited_blas(threads_for_all(problem)):
+    with limited_blas(1):  # products of vectors alone
         choice = _chosen(problem, tol, n_threads, begun)
     if isinstance(problem, Problem) and getattr(problem.rows, "is_elsewhere", False):
         return with_or_without_barrier(problem, choice, begun)
