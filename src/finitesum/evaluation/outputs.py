@@ -13,10 +13,10 @@ import numpy as np
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.evaluation.dense_outputs import sums_of_dense_rows
 from finitesum.evaluation.row_blocks import Block, joined, sum_over_blocks, sum_over_problems
+from finitesum.evaluation.sparse_outputs import combined, matrix_of, scores_of
 from finitesum.losses.classes import ClassLoss, weighted
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
-from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.outputs import gram_of
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import rows_between, to_matrix
@@ -39,20 +39,9 @@ def loss_of(problem: Problem) -> ClassLoss:
     return cast(ClassLoss, problem.loss)
 
 
-@remembered_of_rows
-def _matrix(problem: Problem) -> Any:
-    """Return the rows as a matrix over the same memory, which for SciPy takes as long to make as a product of few rows."""
-    return to_matrix(problem.rows)
-
-
-@remembered_of_rows
-def _transposed(problem: Problem) -> Any:
-    return _matrix(problem).T
-
-
 def _matrices(problem: Problem, *, is_copied: bool = False) -> Iterator[tuple[slice, Any]]:
     """Yield the rows in blocks, where they stand and their matrix in float64: as one block where nothing is copied."""
-    n, whole = problem.n_rows, _matrix(problem)
+    n, whole = problem.n_rows, matrix_of(problem)
     is_whole = whole.dtype == np.float64 and not is_copied
     size = n if is_whole else max(1, BLOCK_SIZE // max(problem.n_outputs, min(problem.rows.n_columns, 1024)))
     if not isinstance(whole, np.ndarray):  # each block's sum is of all columns
@@ -102,7 +91,10 @@ def _score_changes(problem: Problem, v: Vector) -> Matrix:
         return np.zeros((problem.n_outputs, problem.n_rows)).T
     scores = np.empty((problem.n_outputs, problem.n_rows)).T
     for here, matrix in _matrices(problem):
-        scores[here] = matrix @ table[:, :d].T if problem.rows.is_sparse() else (table[:, :d] @ matrix.T).T
+        if matrix is matrix_of(problem) and problem.rows.is_sparse():
+            scores[here] = scores_of(problem, table[:, :d])
+        else:
+            scores[here] = matrix @ table[:, :d].T if problem.rows.is_sparse() else (table[:, :d] @ matrix.T).T
     if problem.has_intercept:
         scores += table[:, d]
     return scores
@@ -129,9 +121,10 @@ def _sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool) -> Matrix:
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
     for here, matrix in _matrices(problem, is_copied=squared):
         entries = matrix**2 if squared else matrix
-        if problem.rows.is_sparse():
-            across = _transposed(problem) if entries is _matrix(problem) else entries.T
-            out[:, :d] += (across @ scales[here]).T
+        if entries is matrix_of(problem) and problem.rows.is_sparse():
+            out[:, :d] += combined(problem, scales)
+        elif problem.rows.is_sparse():
+            out[:, :d] += (entries.T @ scales[here]).T
         else:
             out[:, :d] += scales[here].T @ entries
     if problem.has_intercept:

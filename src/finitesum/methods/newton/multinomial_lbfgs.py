@@ -17,8 +17,9 @@ half: trials cost no data, because the scores are linear in t and those of both 
 twice after a search.
 
 Many sparse rows begin with epochs of dual coordinate ascent (`finitesum.methods.newton.class_ascent`), where there is an
-l2 penalty. Many dense rows are read in single precision at first, until its rounding errors show in the gradient:
-products take half of the time, and the steps that remain start from there.
+l2 penalty; they may have a copy by columns (`finitesum.evaluation.sparse_outputs`). Many dense rows are read in single
+precision at first, until its rounding errors show in the gradient: products take half of the time, and the steps that
+remain start from there.
 
 References
 ----------

@@ -16,7 +16,8 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)
         with I_k the 3 dim rows of largest curvature c_ik (as large a fraction of each part, where rows lie in parts):
         near the optimum few rows have any. I_k is empty, which leaves a diagonal, of which a power is taken, for the
         first products, as many as the factors cost, and with more than 2000 columns. While a step is solved its state
-        holds the curvatures, n K numbers, and the preconditioner, K d or K d^2.
+        holds the curvatures, n K numbers, and the preconditioner, K d or K d^2. Sparse rows may have a copy by columns
+        (`finitesum.evaluation.sparse_outputs`).
 
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.

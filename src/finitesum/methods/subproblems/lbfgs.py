@@ -64,13 +64,13 @@ def _with_row(rows: Matrix, row: Vector, most: int) -> Matrix:
 def solve(known: Pairs, precondition: Callable[[Vector], Vector], right: Vector) -> Vector:
     """Return the BFGS inverse of the pairs times `right`, with `precondition` as the inverse to begin with."""
     add = get_blas_funcs("axpy", (right,))
-    left = right.copy()
-    coefficients = []
+    left, found = right.copy(), []
     for step, change in zip(known.steps[::-1], known.changes[::-1], strict=True):
-        coefficient = (step @ left) / (step @ change)
+        curvature = step @ change
+        coefficient = (step @ left) / curvature
         left = add(change, left, a=-coefficient)
-        coefficients.append(coefficient)
+        found.append((coefficient, curvature))
     result = precondition(left)
-    for step, change, coefficient in zip(known.steps, known.changes, reversed(coefficients), strict=True):
-        result = add(step, result, a=coefficient - (change @ result) / (step @ change))
+    for step, change, (coefficient, curvature) in zip(known.steps, known.changes, reversed(found), strict=True):
+        result = add(step, result, a=coefficient - (change @ result) / curvature)
     return result

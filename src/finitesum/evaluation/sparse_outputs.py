@@ -1,0 +1,68 @@
+"""Products of sparse rows with tables of K columns, for several outputs: by rows, or by columns of a copy.
+
+By rows each entry adds to one row's K numbers: for small K the next entry waits for that sum. Nor are the numbers of many
+columns found in the cache. Then entries are read column by column, each of which adds to the numbers of another row: where
+these lie in the cache, that takes half of the time, and less with many columns. The same holds of products with the
+transpose, the other way round. The copy takes as long as some products, and is made after as many. Entries that are sorted
+by columns are summed in the same order either way, so that sums have the same bits; others are read by rows.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
+from finitesum.problems.rows import to_matrix
+
+#: Products by rows before the copy is made.
+BEFORE_COPY = 10
+
+#: Outputs up to which sums by rows wait for each other; numbers of the outputs of all rows that stay in the cache nearly.
+FEW_OUTPUTS, IN_CACHE = 5, 300_000
+
+#: Rows by columns up to which their numbers are the nearer ones, with any number of outputs.
+FEW_ROWS = 0.5
+
+
+@remembered_of_rows
+def matrix_of(problem: Problem) -> Any:
+    """Return the rows as a matrix over the same memory, which for SciPy takes as long to make as a product of few rows."""
+    return to_matrix(problem.rows)
+
+
+@remembered_of_rows
+def _transposed(problem: Problem) -> Any:
+    return matrix_of(problem).T
+
+
+@remembered_of_rows
+def _by_columns(problem: Problem) -> tuple[Any, Any]:
+    """Return a copy in CSC format, and its transpose."""
+    copy = matrix_of(problem).tocsc()
+    return copy, copy.T
+
+
+def scores_of(problem: Problem, table: Matrix) -> Matrix:
+    """Return sum_j x_ij w_kj, shape (n, K), for a table w of shape (K, d), of sparse rows in float64."""
+    n_rows, n_columns, n_outputs = problem.n_rows, problem.rows.n_columns, len(table)
+    if n_rows < FEW_ROWS * n_columns or (n_outputs <= FEW_OUTPUTS and n_outputs * n_rows <= IN_CACHE):
+        if _is_worth_a_copy(problem):
+            found: Matrix = _by_columns(problem)[0] @ table.T
+            return found
+        problem.of_rows["n_products"] = problem.of_rows.get("n_products", 0) + 1
+    return np.asarray(matrix_of(problem) @ table.T)
+
+
+def _is_worth_a_copy(problem: Problem) -> bool:
+    return problem.of_rows.get("n_products", 0) >= BEFORE_COPY and bool(matrix_of(problem).has_sorted_indices)
+
+
+def combined(problem: Problem, scales: Matrix) -> Matrix:
+    """Return sum_i r_ik x_i, shape (K, d), for r of shape (n, K), of sparse rows in float64."""
+    n_rows, n_columns = problem.n_rows, problem.rows.n_columns
+    is_far = n_rows < FEW_ROWS * n_columns and scales.shape[1] * n_columns > 2 * IN_CACHE
+    across = _by_columns(problem)[1] if is_far and "_by_columns" in problem.of_rows else _transposed(problem)
+    found: Matrix = (across @ scales).T
+    return found
