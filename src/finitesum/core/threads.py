@@ -35,7 +35,8 @@ class _Blas:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked: list[int] = []
-        self._first: Any = None  # knows the number before
+        self._granted: int | None = None
+        self._before: list[tuple[Any, int]] = []  # the numbers of the libraries before anybody asked
 
     def ask(self, n_threads: int) -> None:
         """Ask for a number of threads."""
@@ -44,12 +45,16 @@ class _Blas:
             self._grant()
 
     def _grant(self) -> None:
-        """Set the least number that is asked for, unless it is the number there is."""
+        """Set the least number that is asked for, unless it is the number there is: calls take microseconds."""
         wanted = min(self._asked)
-        if self._first is None and all(library.num_threads == wanted for library in _blas_libraries().lib_controllers):
+        if wanted == self._granted:
             return
-        limit = _blas_libraries().limit(limits=wanted)
-        self._first = self._first or limit
+        if self._granted is None:
+            self._before = [(library, library.num_threads) for library in _blas_libraries().lib_controllers]
+        for library, number in self._before:
+            if wanted != (number if self._granted is None else self._granted):
+                library.set_num_threads(wanted)
+        self._granted = wanted
 
     def leave(self, n_threads: int) -> None:
         """Take back one request for a number of threads."""
@@ -58,17 +63,20 @@ class _Blas:
                 self._asked.remove(n_threads)
             if self._asked:
                 self._grant()
-            elif self._first is not None:
-                self._first.restore_original_limits()
-                self._first = None
+            else:
+                self._restore()
+
+    def _restore(self) -> None:
+        for library, number in self._before:
+            if number not in (None, self._granted):
+                library.set_num_threads(number)
+        self._granted, self._before = None, []
 
     def forget(self) -> None:
         """Forget all requests, in a forked child: those who asked are not there."""
         self._lock = threading.Lock()
         self._asked = []
-        if self._first is not None:
-            self._first.restore_original_limits()
-            self._first = None
+        self._restore()
 
 
 _BLAS = _Blas()
