@@ -15,9 +15,10 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)
 
         with I_k the 3 dim rows of largest curvature c_ik (as large a fraction of each part, where rows lie in parts):
         near the optimum few rows have any. I_k is empty, which leaves a diagonal, of which a power is taken, for the
-        first products, as many as the factors cost, and with more than 2000 columns. While a step is solved its state
-        holds the curvatures, n K numbers, and the preconditioner, K d or K d^2. Sparse rows may have a copy by columns
-        (`finitesum.evaluation.sparse_outputs`).
+        first products of a step, a hundred and as many as the factors cost, and where solving by the factors takes
+        longer than a product: they leave out what couples the classes, and help where columns are far from 0 or differ
+        much in size, not elsewhere. While a step is solved its state holds the curvatures, n K numbers, and the
+        preconditioner, K d or K d^2. Sparse rows may have a copy by columns (`finitesum.evaluation.sparse_outputs`).
 
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.
@@ -65,8 +66,8 @@ EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
 #: For classes, whose Hessian is that of K - 1 differences: nanoseconds of Hessian and factor, in single precision.
 EXACT_NANOSECONDS = 2e7
 
-#: Products with the diagonal preconditioner, at least, before the factors are made.
-PLAIN_PRODUCTS = 10
+#: Products of a step with the diagonal preconditioner, at least, before the factors are made.
+PLAIN_PRODUCTS = 100
 
 #: What a step's residual may be, by the tolerance, so that the rest is for what the model misses, and by the gradient.
 NEEDED, MOST_LEFT = 0.6, 0.25
@@ -75,8 +76,9 @@ NEEDED, MOST_LEFT = 0.6, 0.25
 #: a run may go that many passes over its limit.
 NUMBERS_OF_A_PASS, MOST_AT_ONCE = 1e6, 8
 
-#: Columns up to which the preconditioner has Cholesky factors.
-FACTORED_UP_TO = 2000
+#: Numbers of a Cholesky factor by entries of the rows, up to which a solution takes less time than a product, and its
+#: order, up to which the preconditioner has such factors.
+OF_ENTRIES, FACTORED_UP_TO = 0.6, 2000
 
 #: Diagonals of the outputs' blocks, shape (K, dim), or their Cholesky factors, (K, dim, dim), lower triangles.
 Preconditioner = npt.NDArray[np.float64]
@@ -237,11 +239,16 @@ def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
         return state
     dim = problem.rows.dim()
     n_plain = PLAIN_PRODUCTS + int(0.3 * dim**2 / problem.n_rows)
-    if state.preconditioner.ndim == 2 and dim <= FACTORED_UP_TO and cg.n_products == n_plain:
+    if state.preconditioner.ndim == 2 and cg.n_products == n_plain and _has_small_factors(problem):
         factors = _preconditioner(problem, state.curvatures, is_factored=True)
         rest = begun(cg.residual, _preconditioned(factors, cg.residual))
         return state._replace(preconditioner=factors, direction=state.direction + cg.solution, cg=rest)
     return state._replace(cg=redirected(cg, _preconditioned(state.preconditioner, cg.residual)))
+
+
+def _has_small_factors(problem: Problem) -> bool:
+    dim = problem.rows.dim()
+    return bool(dim <= FACTORED_UP_TO and dim**2 <= OF_ENTRIES * n_entries(problem.rows))
 
 
 def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
