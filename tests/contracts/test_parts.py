@@ -21,6 +21,7 @@ from finitesum.evaluation.part_components import parts_as_components
 from finitesum.evaluation.row_products import predictions
 from finitesum.losses import LOSSES, Cornered, as_loss
 from finitesum.methods import ACIAG, NewtonCG
+from finitesum.methods.newton import multinomial_newton
 from finitesum.methods.rounds import lateness
 from finitesum.problems.arrivals import Rounds
 from finitesum.problems.beside import Beside, some_by_row
@@ -454,7 +455,11 @@ def test_kernels_are_given_arrays_where_numbers_by_row_are_elsewhere(name, monke
 
 
 def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monkeypatch):
-    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.PLAIN_PRODUCTS", 1)
+    monkeypatch.setattr(multinomial_newton, "PLAIN_PRODUCTS", 1)
+    made, make = [], multinomial_newton._preconditioner
+    monkeypatch.setattr(
+        multinomial_newton, "_preconditioner", lambda *a, **k: made.append(k["is_factored"]) or make(*a, **k)
+    )
     X, y, *_ = data("multinomial", n=1200)
     found = []
     for alpha, solver in itertools.product((1e-3, 1e-5), ("exact", "cg")):
@@ -463,6 +468,7 @@ def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monk
         assert found[-1].success
     assert found[0].x == pytest.approx(found[1].x, abs=1e-5)
     assert found[2].fun == pytest.approx(found[3].fun, abs=1e-9)
+    assert any(made)
 
 
 @pytest.mark.as_chosen

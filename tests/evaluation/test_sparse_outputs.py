@@ -31,10 +31,27 @@ def has_copy(problem: LinearProblem):
     return "_by_columns" in problem.of_rows
 
 
+@pytest.fixture
+def sums_by_columns(monkeypatch):
+    """Return a list that grows with each use of the copy's transpose."""
+    used, by_columns = [], sparse_outputs._by_columns
+
+    class Watched(tuple):
+        __slots__ = ()
+
+        def __getitem__(self, place):
+            used.extend([place] if place == 1 else [])
+            return super().__getitem__(place)
+
+    monkeypatch.setattr(sparse_outputs, "_by_columns", lambda problem: Watched(by_columns(problem)))
+    return used
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("shape", [(60, 20), (20, 60), (40, 40)])
-def test_products_by_columns_are_those_by_rows_bit_by_bit(monkeypatch, shape, fit_intercept):
-    monkeypatch.setattr(sparse_outputs, "IN_CACHE", 1000)
+def test_products_by_columns_are_those_by_rows_bit_by_bit(monkeypatch, sums_by_columns, shape, fit_intercept):
+    is_wide = 2 * shape[0] < shape[1]
+    monkeypatch.setattr(sparse_outputs, "IN_CACHE", (K * shape[1] - 1) // 2 if is_wide else K * shape[0])
     problem, X = problem_of(shape, fit_intercept=fit_intercept)
     rng = np.random.default_rng(1)
     w, scales = rng.standard_normal(problem.dim), rng.standard_normal((shape[0], K))
@@ -48,30 +65,24 @@ def test_products_by_columns_are_those_by_rows_bit_by_bit(monkeypatch, shape, fi
     assert has_copy(problem)
     np.testing.assert_array_equal(score_changes(problem, w), before[0])
     np.testing.assert_array_equal(sum_of_rows(problem, scales), before[1])
+    assert bool(sums_by_columns) == is_wide
 
 
-def test_sums_of_many_columns_are_read_by_columns_where_there_is_a_copy(monkeypatch):
-    problem, X = problem_of((20, 60))
-    monkeypatch.setattr(sparse_outputs, "IN_CACHE", 20 * K - 1)
-    monkeypatch.setattr(sparse_outputs, "BEFORE_COPY", 0)
-    score_changes(problem, np.ones(problem.dim))
-    used = []
-    by_columns = sparse_outputs._by_columns
-    monkeypatch.setattr(sparse_outputs, "_by_columns", lambda one: used.append(1) or by_columns(one))
-    scales = np.random.default_rng(1).standard_normal((20, K))
-    np.testing.assert_allclose(sum_of_rows(problem, scales)[:, :60], scales.T @ X, rtol=1e-13, atol=1e-14)
-    assert used
-
-
-@pytest.mark.parametrize("reason", ["many numbers of rows", "many outputs", "unsorted entries", "single precision"])
+@pytest.mark.parametrize(
+    "reason", ["many numbers of rows", "many outputs", "unsorted", "single precision", "large", "mapped"]
+)
 def test_no_copy_is_made(monkeypatch, reason):
     monkeypatch.setattr(sparse_outputs, "BEFORE_COPY", 0)
     if reason == "many numbers of rows":
         monkeypatch.setattr(sparse_outputs, "IN_CACHE", 60 * K - 1)
     if reason == "many outputs":
         monkeypatch.setattr(sparse_outputs, "FEW_OUTPUTS", K - 1)
+    if reason == "large":
+        monkeypatch.setattr(sparse_outputs, "MOST_BYTES", 100)
+    if reason == "mapped":
+        monkeypatch.setattr(sparse_outputs, "mapping_of", lambda array: array)
     kind = np.float32 if reason == "single precision" else np.float64
-    problem, X = problem_of((60, 20), dtype=kind, is_sorted=reason != "unsorted entries")
+    problem, X = problem_of((60, 20), dtype=kind, is_sorted=reason != "unsorted")
     w = np.random.default_rng(1).standard_normal(problem.dim)
     for _ in range(3):
         scores = score_changes(problem, w)

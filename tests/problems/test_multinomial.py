@@ -10,6 +10,7 @@ from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.outputs import full_hessian, hessian_product, scores_at
 from finitesum.losses.classes import probabilities
 from finitesum.methods.auto import choose
+from finitesum.methods.newton import multinomial_newton
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 
@@ -121,13 +122,24 @@ def test_pairs_of_many_variables_are_in_single_precision(monkeypatch):
     assert np.abs(result.x - exact.x).max() < 1e-9
 
 
-def test_many_columns_take_the_diagonal_preconditioner(monkeypatch):
-    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.FACTORED_UP_TO", 3)
+@pytest.mark.parametrize("reason", ["", "many columns", "costly solutions", "few products"])
+def test_the_preconditioner_has_factors_where_they_are_cheap_and_products_many(monkeypatch, reason):
+    made, make = [], multinomial_newton._preconditioner
+    monkeypatch.setattr(
+        multinomial_newton, "_preconditioner", lambda *a, **k: made.append(k["is_factored"]) or make(*a, **k)
+    )
+    if reason != "few products":
+        monkeypatch.setattr(multinomial_newton, "PLAIN_PRODUCTS", 1)
+    if reason == "many columns":
+        monkeypatch.setattr(multinomial_newton, "FACTORED_UP_TO", 3)
+    if reason == "costly solutions":
+        monkeypatch.setattr(multinomial_newton, "NUMBERS_OF_FACTOR", 0.1)
     _, _, _, problem = small()
     result = minimize(problem, method=MultinomialNewton("cg"), tol=1e-11)
     exact = minimize(problem, method=MultinomialNewton("exact"), tol=1e-12)
     assert result.success
     assert np.abs(result.x - exact.x).max() < 1e-9
+    assert any(made) == (reason == "")
 
 
 def test_no_penalty_leaves_the_mean_over_the_classes_at_the_start():

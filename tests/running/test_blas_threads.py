@@ -8,7 +8,7 @@ from finitesum import Component, FiniteSum, Problem, minimize
 from finitesum.core import threads
 from finitesum.core.threads import limited_blas
 from finitesum.methods import as_method
-from finitesum.methods.cost_model import FEW_NUMBERS, SMALL, threads_of_blas
+from finitesum.methods.cost_model import FEW_NUMBERS, MOST_FACTORED, SMALL, threads_of_blas
 from finitesum.running.run import Run
 
 OF_PROCESS = 2
@@ -64,6 +64,22 @@ def test_a_method_says_how_many_threads_it_can_use():
     large = large_dense_problem()
     assert threads_of_blas(as_method("newton-cg"), large) == 1
     assert threads_of_blas(as_method("newton"), large) is None
+
+
+@pytest.mark.parametrize("method", ["ciag", "nim", "iqn", "svrg2"])
+def test_methods_with_matrices_of_all_coefficients_may_have_any_number_of_threads(method):
+    assert threads_of_blas(as_method(method), sparse_problem()) is None
+    assert threads_of_blas(as_method(method), dense_problem(60, 8)) == 1
+
+
+@pytest.mark.parametrize("method", ["multinomial-newton", "multinomial-lbfgs"])
+def test_several_outputs_have_one_thread_on_sparse_rows_of_many_columns(method):
+    n = MOST_FACTORED + 1
+    rows = sp.eye_array(n, format="csr")
+    wide, y = sp.hstack([rows, rows], format="csr"), np.arange(n) % 3
+    assert threads_of_blas(as_method(method), Problem.linear(wide, y, loss="multinomial", alpha=0.1)) == 1
+    few = Problem.linear(wide[: SMALL + 1], y[: SMALL + 1], loss="multinomial", alpha=0.1)
+    assert threads_of_blas(as_method(method), few) is None
 
 
 @pytest.mark.parametrize("method", ["saga", "fg"])

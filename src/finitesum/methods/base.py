@@ -75,7 +75,8 @@ class Method(Protocol):
     such a method's estimate is NaN, a pass ended within a step: nothing is checked then, and no progress is expected.
     Other attributes may be there: `patience`, the passes without progress after which a run is taken for stuck (100 when
     left out; None: never), `bound(problem, state)`, of a method with dual variables, which the minimum is not below,
-    `blas_threads(problem)`, the threads of the linear algebra library that suffice (None: those there are),
+    `blas_threads(problem)`, the threads of the linear algebra library that suffice (None: those there are; left out: 1 for
+    sparse rows and few numbers),
     `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "",
     `remark(problem, state)`, what the result's message says of the run, in a sentence, or "", and
     `template(problem, first, state)`, of a method whose arrays change their shapes: a state of the shapes that `state`,

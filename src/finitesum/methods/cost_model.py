@@ -44,6 +44,9 @@ SMALL = 500
 #: Stored numbers of rows up to which no product with them is worth several threads of BLAS.
 FEW_NUMBERS = 1e6
 
+#: Columns of sparse rows, or rows, up to which methods of several outputs may factor matrices of them.
+MOST_FACTORED = 2000
+
 #: Columns up to which Newton's method takes Hessians of all columns however few rows there are.
 FEW_COLUMNS = 300
 
@@ -145,6 +148,17 @@ def threads_for_factors(problem: Problem | FiniteSum) -> int | None:
     return 1 if order <= SMALL else None
 
 
+def threads_for_matrices(problem: Problem | FiniteSum) -> int | None:
+    """Return how many threads suffice for matrices of all coefficients; None, any, for components' functions."""
+    return threads_for_factors(problem) if isinstance(problem, Problem) else None
+
+
+def threads_for_classes(problem: Problem) -> int | None:
+    """Return how many threads suffice for factors of several outputs, which many sparse rows of many columns have not."""
+    has_factors = not problem.rows.is_sparse() or min(problem.n_rows, problem.rows.dim()) <= MOST_FACTORED
+    return threads_for_factors(problem) if has_factors else 1
+
+
 def threads_for_products(problem: Any) -> int | None:
     """Return how many threads of BLAS suffice for products of the rows and of vectors; None: any.
 
@@ -164,7 +178,7 @@ def _are_few_numbers(problem: Problem) -> bool:
 def threads_of_blas(method: Any, problem: Any) -> int | None:
     """Return how many threads of BLAS a run of the method has, checks with it; None: any.
 
-    That is what the method says (`blas_threads`), but one on few numbers; without a word of it what products of rows need.
+    A method's own `blas_threads` says it; without one it is what products of rows need. On few numbers it is 1 at most.
     """
     own = getattr(method, "blas_threads", None)
     if own is None:

@@ -48,6 +48,7 @@ OPTIONS = {
 @pytest.fixture(autouse=True)
 def _in_orthants(monkeypatch):
     monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.NUMBERS_OF_A_PASS", 0.0)  # a product a pass
+    monkeypatch.setattr("finitesum.methods.newton.multinomial_newton.PLAIN_PRODUCTS", 3)  # then factors
     monkeypatch.setattr("finitesum.methods.newton.multinomial_working_set.MOST_EXACT", 0)
     monkeypatch.setattr("finitesum.methods.newton.coordinate_descent.SOME_PASSES", 0.01)
 

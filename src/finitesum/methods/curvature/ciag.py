@@ -30,6 +30,7 @@ from finitesum.core.arrays import Indices, Vector
 from finitesum.core.jit import kernel
 from finitesum.core.vectors import extrapolate
 from finitesum.methods.base import SumMethod, copied
+from finitesum.methods.cost_model import threads_for_matrices
 from finitesum.methods.curvature import taylor_model as taylor
 from finitesum.methods.curvature.automatic_steps import (
     Control,
@@ -193,6 +194,9 @@ class CIAG(AsksAhead, SumMethod):
             raise ValueError("max_delay goes without restart and warm_start_method: leave them out, or max_delay at 0.")
 
     needs_hessians = True  # at the anchors
+
+    def blas_threads(self, problem: AnySum) -> int | None:
+        return 1 if self.max_delay else threads_for_matrices(problem)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> CIAGState:
         is_full, is_auto = self.warm_start_method == "full", self.step_size == "auto"

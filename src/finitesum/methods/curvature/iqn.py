@@ -29,6 +29,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import REASSOCIATE, compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, add_square, axpy, copy, divide, dot, fill, scale
 from finitesum.methods.base import SumMethod, copied
+from finitesum.methods.cost_model import threads_for_matrices
 from finitesum.methods.curvature.trust import error_estimate
 from finitesum.methods.parameters import Damping, check_positive
 from finitesum.methods.snapshot import smooth_gradient, take_snapshot
@@ -238,6 +239,9 @@ class IQN(SumMethod):
             f"iqn needs {8e-9 * m * dim**2:.3g} GB for a {dim} x {dim} matrix for each of {m} components, and "
             f'max_gigabytes is {self.max_gigabytes:g}. {instead}, or method="nim", which needs one matrix.'
         )
+
+    def blas_threads(self, problem: AnySum) -> int | None:
+        return threads_for_matrices(problem)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> IQNState:
         """Return the state before the first visit: every component anchored at the start, by one full pass."""

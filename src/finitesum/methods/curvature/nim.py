@@ -35,6 +35,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.methods.base import SumMethod, copied
+from finitesum.methods.cost_model import threads_for_matrices
 from finitesum.methods.curvature import taylor_model as taylor, trust as trusted
 from finitesum.methods.curvature.guard import Guard, guarded, new_guard
 from finitesum.methods.curvature.model_minimisers import Run, exact_pass, inexact_visits, inverse_pass
@@ -115,6 +116,9 @@ class NIM(SumMethod):
 
     def _rule(self, problem: AnySum) -> TrustRule:
         return trusted.trust_rule(problem, acts=self.step_size == "auto", is_gradual=False)
+
+    def blas_threads(self, problem: AnySum) -> int | None:
+        return threads_for_matrices(problem)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NIMState:
         self._require_solvable(problem)

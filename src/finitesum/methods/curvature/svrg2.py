@@ -39,6 +39,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import compiled_form, kernel, kernel_part
 from finitesum.core.vectors import add_products, axpy, copy, fill, is_finite, reordered_dot
 from finitesum.methods.base import SumMethod
+from finitesum.methods.cost_model import threads_for_matrices
 from finitesum.methods.curvature import snapshot_curvature as known
 from finitesum.methods.curvature.snapshot_curvature import Curvature
 from finitesum.methods.parameters import Count, Seed, StepSize
@@ -224,6 +225,9 @@ class SVRG2(SumMethod):
         return known.sketched_hessian(
             problem, snapshot, generator.standard_normal((min(self.rank, problem.dim), problem.dim))
         )
+
+    def blas_threads(self, problem: AnySum) -> int | None:
+        return threads_for_matrices(problem)
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> SVRG2State:
         """Return the state before the first visit: a snapshot at the start."""

@@ -41,7 +41,7 @@ from finitesum.evaluation.row_products import mean_square
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
 from finitesum.methods.class_costs import is_whole_cheap, order_of_factor
-from finitesum.methods.cost_model import threads_for_factors
+from finitesum.methods.cost_model import threads_for_classes
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
 from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
 from finitesum.methods.newton.kronecker_factors import (
@@ -130,7 +130,7 @@ class MultinomialLBFGS(SumMethod):
         return 'multinomial-lbfgs needs several outputs, got one. Use method="newton-cg".'
 
     def blas_threads(self, problem: Problem) -> int | None:
-        return threads_for_factors(problem)
+        return threads_for_classes(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> State:
         """Return the state before the first step: scores and gradient at the start."""

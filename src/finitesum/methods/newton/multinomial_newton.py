@@ -15,10 +15,11 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)
 
         with I_k the 3 dim rows of largest curvature c_ik (as large a fraction of each part, where rows lie in parts):
         near the optimum few rows have any. I_k is empty, which leaves a diagonal, of which a power is taken, for the
-        first products of a step, a hundred and as many as the factors cost, and where solving by the factors takes
-        longer than a product: they leave out what couples the classes, and help where columns are far from 0 or differ
-        much in size, not elsewhere. While a step is solved its state holds the curvatures, n K numbers, and the
-        preconditioner, K d or K d^2. Sparse rows may have a copy by columns (`finitesum.evaluation.sparse_outputs`).
+        first products of a step, a hundred and as many as the factors cost, with more than 2000 columns, and where
+        solving by the factors takes longer than a product: they leave out what couples the classes, and help where
+        columns are far from 0 or differ much in size, not elsewhere. While a step is solved its state holds the
+        curvatures, n K numbers, and the preconditioner, K d or K d^2. Sparse rows may have a copy by columns
+        (`finitesum.evaluation.sparse_outputs`).
 
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.
@@ -45,7 +46,7 @@ from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.base import SumMethod
 from finitesum.methods.class_costs import nanoseconds_of_factor
-from finitesum.methods.cost_model import threads_for_factors
+from finitesum.methods.cost_model import threads_for_classes
 from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided
 from finitesum.methods.subproblems.conjugate_gradients import (
     DIAGONAL_POWER,
@@ -76,9 +77,11 @@ NEEDED, MOST_LEFT = 0.6, 0.25
 #: a run may go that many passes over its limit.
 NUMBERS_OF_A_PASS, MOST_AT_ONCE = 1e6, 8
 
-#: Numbers of a Cholesky factor by entries of the rows, up to which a solution takes less time than a product, and its
-#: order, up to which the preconditioner has such factors.
-OF_ENTRIES, FACTORED_UP_TO = 0.6, 2000
+#: Columns up to which the preconditioner has Cholesky factors.
+FACTORED_UP_TO = 2000
+
+#: d^2 by the stored numbers of the rows, up to which solving by a factor takes less time than a product (161 problems).
+NUMBERS_OF_FACTOR = 0.6
 
 #: Diagonals of the outputs' blocks, shape (K, dim), or their Cholesky factors, (K, dim, dim), lower triangles.
 Preconditioner = npt.NDArray[np.float64]
@@ -135,7 +138,7 @@ class MultinomialNewton(SumMethod):
         return 'multinomial-newton needs several outputs, got one. Use method="newton".'
 
     def blas_threads(self, problem: Problem) -> int | None:
-        return threads_for_factors(problem)
+        return threads_for_classes(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""
@@ -248,7 +251,7 @@ def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
 
 def _has_small_factors(problem: Problem) -> bool:
     dim = problem.rows.dim()
-    return bool(dim <= FACTORED_UP_TO and dim**2 <= OF_ENTRIES * n_entries(problem.rows))
+    return bool(dim <= FACTORED_UP_TO and dim**2 <= NUMBERS_OF_FACTOR * n_entries(problem.rows))
 
 
 def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
