@@ -50,9 +50,7 @@ What bounds the ratios:
   Hessians of 11,000 to 45,000 rows cost the same within a tenth. To 1e-10 only newton-cg of
   scikit-learn comes within about 3 seconds, too.
 - *Two threads*: the two cores share the memory's bandwidth, and what takes a millisecond runs on one: the small
-  sets, and the epochs on text, whose rows depend on each other. On text (rcv1, news20) and mushrooms two threads took
-  longer than one, on the same passes: threads of the linear algebra library, which has next to nothing to do there, wait
-  at full speed. How much longer depends on what else the cores do (news20: 40 to 130 ms for 28)."""
+  sets, and the epochs on text, whose rows depend on each other. There two threads take as long as one."""
 
 
 def optimality_of(task: Task, w: Any) -> float:
