@@ -131,7 +131,7 @@ def test_the_preconditioner_has_factors_where_they_are_cheap_and_products_many(m
     if reason != "few products":
         monkeypatch.setattr(multinomial_newton, "PLAIN_PRODUCTS", 1)
     if reason == "many columns":
-        monkeypatch.setattr(multinomial_newton, "FACTORED_UP_TO", 3)
+        monkeypatch.setattr(multinomial_newton, "MOST_FACTORED", 3)
     if reason == "costly solutions":
         monkeypatch.setattr(multinomial_newton, "NUMBERS_OF_FACTOR", 0.1)
     _, _, _, problem = small()

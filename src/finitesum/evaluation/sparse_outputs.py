@@ -16,7 +16,7 @@ from finitesum.core.arrays import Matrix
 from finitesum.core.mapped import mapping_of
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
-from finitesum.problems.rows import to_matrix
+from finitesum.problems.rows import to_matrix, turned
 
 #: Products by rows before the copy is made, which takes as long as the time that 5 to 15 of them lose (measured on text).
 BEFORE_COPY = 10
@@ -48,8 +48,8 @@ def _transposed(problem: Problem) -> Any:
 @remembered_of_rows
 def _by_columns(problem: Problem) -> tuple[Any, Any]:
     """Return a copy in CSC format, and its transpose."""
-    copy = matrix_of(problem).tocsc()
-    return copy, copy.T
+    transpose = to_matrix(turned(problem.rows))
+    return transpose.T, transpose
 
 
 def scores_of(problem: Problem, table: Matrix) -> Matrix:

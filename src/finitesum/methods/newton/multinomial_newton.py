@@ -46,7 +46,7 @@ from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.methods.base import SumMethod
 from finitesum.methods.class_costs import nanoseconds_of_factor
-from finitesum.methods.cost_model import threads_for_classes
+from finitesum.methods.cost_model import MOST_FACTORED, threads_for_classes
 from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided
 from finitesum.methods.subproblems.conjugate_gradients import (
     DIAGONAL_POWER,
@@ -76,9 +76,6 @@ NEEDED, MOST_LEFT = 0.6, 0.25
 #: Numbers, stored ones and variables, that products read in about a millisecond, and products of a pass at most:
 #: a run may go that many passes over its limit.
 NUMBERS_OF_A_PASS, MOST_AT_ONCE = 1e6, 8
-
-#: Columns up to which the preconditioner has Cholesky factors.
-FACTORED_UP_TO = 2000
 
 #: d^2 by the stored numbers of the rows, up to which solving by a factor takes less time than a product (161 problems).
 NUMBERS_OF_FACTOR = 0.6
@@ -251,7 +248,7 @@ def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
 
 def _has_small_factors(problem: Problem) -> bool:
     dim = problem.rows.dim()
-    return bool(dim <= FACTORED_UP_TO and dim**2 <= NUMBERS_OF_FACTOR * n_entries(problem.rows))
+    return bool(dim <= MOST_FACTORED and dim**2 <= NUMBERS_OF_FACTOR * n_entries(problem.rows))
 
 
 def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
