@@ -65,8 +65,8 @@ def _gram_numbers(rows: CSRRows, picked: Indices, *_others: Any) -> float:
 
 
 def _stands_in(rows: CSRRows, picked: Indices, *_others: Any) -> bool:
-    """Return whether the form over arrays gives way to machine code that is on disk."""
-    return _lost_in_arrays(rows, picked)[0] > MOST_LOST
+    """Return whether the form over arrays gives way to machine code that is on disk: for some rows as for all of them."""
+    return _lost_in_arrays(rows, picked)[0] * rows.n_rows > MOST_LOST * picked.size
 
 
 def _lost_in_arrays(rows: CSRRows, picked: Indices) -> tuple[float, float]:

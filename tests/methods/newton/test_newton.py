@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from contracts.problems import make_pair
+from scipy import sparse
 
 from finitesum import Problem, minimize
 from finitesum.methods.newton import newton
@@ -115,6 +116,26 @@ def test_hessians_of_a_part_of_the_rows_are_taken_until_they_cost_steps(are_alik
     assert result.fun == pytest.approx(exact.fun, rel=1e-14)
     assert result.n_passes <= exact.n_passes + (3.0 if are_alike else 6.0)
     assert result.n_hessian_passes < exact.n_hessian_passes + (-0.5 if are_alike else 1.5)
+
+
+def test_a_part_of_the_rows_whose_factor_is_not_precise_is_not_tried_again(monkeypatch):
+    rng, (n, groups, levels) = np.random.default_rng(4), (4200, 8, 8)
+    X = np.eye(levels)[rng.integers(0, levels, (n, groups))].reshape(n, -1)  # of each group all columns sum to 1
+    y = np.sign(X @ rng.standard_normal(groups * levels) + rng.logistic(size=n))
+    problem, tries = Problem.linear(sparse.csr_array(X), y, alpha=1e-6), []
+    in_single = newton.hessian_in_single
+
+    def tried(problem, curvatures, every):
+        tries.append(every)
+        return in_single(problem, curvatures, every)
+
+    monkeypatch.setattr(newton, "hessian_in_single", tried)
+    result = minimize(problem, method="newton", tol=1e-9)
+    assert tries == [n // (newton.ENOUGH_ROWS * problem.dim)]
+    monkeypatch.setattr(newton, "is_part_enough", lambda problem: False)
+    exact = minimize(problem, method="newton", tol=1e-9)
+    np.testing.assert_array_equal(result.x, exact.x)
+    assert result.n_hessian_passes == exact.n_hessian_passes
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6])

@@ -314,7 +314,8 @@ class Newton(SumMethod):
         hessian, known, n_spent, in_single = _model(
             problem, state, is_one_step=self.step_size != "auto", is_expected=is_expected
         )
-        state = state._replace(n_hessians=state.n_hessians + n_spent, in_single=in_single)
+        is_rough = state.is_rough and n_spent < m  # a part whose factor is not precise is not tried again
+        state = state._replace(n_hessians=state.n_hessians + n_spent, in_single=in_single, is_rough=is_rough)
         direction, predicted = _step(problem, hessian, known, state)
         if self.step_size != "auto":
             return _moved(problem, state, w + self.step_size * direction, self.step_size)
