@@ -11,7 +11,8 @@ losses each, on kept predictions; those of components given as functions are cha
 is used as t and nothing is searched.
 
 Hessians of many dense rows are summed in single precision where the pivots show that it is enough: steps are a little less
-exact, gradients not. Of many rows every k-th stands for all, while steps leave more of the optimality than that costs.
+exact, gradients not. Of many rows every k-th stands for all, while steps leave more of the optimality than that costs,
+until pivots show that it is not enough.
 
 1. *Linear pieces* (of the smoothed hinge, of Huber's loss) have no curvature: there rows take theta times that of the
    loss's majorant, so that a step always has a length. theta falls with each full step and rises with each short one.
@@ -314,7 +315,7 @@ class Newton(SumMethod):
         hessian, known, n_spent, in_single = _model(
             problem, state, is_one_step=self.step_size != "auto", is_expected=is_expected
         )
-        is_rough = state.is_rough and n_spent < m  # a part whose factor is not precise is not tried again
+        is_rough = state.is_rough and hessian.factor is not None  # a part that is not precise enough is tried once
         state = state._replace(n_hessians=state.n_hessians + n_spent, in_single=in_single, is_rough=is_rough)
         direction, predicted = _step(problem, hessian, known, state)
         if self.step_size != "auto":
