@@ -496,7 +496,7 @@ def test_column_models_stand_in_for_kernels_up_to_some_thousand_columns():
 
 
 @pytest.mark.parametrize("n_groups", [10, 30])
-def test_a_gram_matrix_of_some_sparse_rows_takes_the_form_that_all_of_them_would(n_groups):
+def test_a_gram_matrix_of_some_sparse_rows_takes_the_kernel_where_as_many_as_make_up_all_would_lose_by_arrays(n_groups):
     rng, n = np.random.default_rng(5), 4000
     columns = 5 * np.arange(n_groups) + rng.integers(0, 5, (n, n_groups))
     starts = np.arange(0, n * n_groups + 1, n_groups)

@@ -131,11 +131,27 @@ def test_a_part_of_the_rows_whose_factor_is_not_precise_is_not_tried_again(monke
 
     monkeypatch.setattr(newton, "hessian_in_single", tried)
     result = minimize(problem, method="newton", tol=1e-9)
-    assert tries == [n // (newton.ENOUGH_ROWS * problem.dim)]
+    assert [every for every in tries if every > 1] == [n // (newton.ENOUGH_ROWS * problem.dim)]
     monkeypatch.setattr(newton, "is_part_enough", lambda problem: False)
     exact = minimize(problem, method="newton", tol=1e-9)
     np.testing.assert_array_equal(result.x, exact.x)
     assert result.n_hessian_passes == exact.n_hessian_passes
+
+
+@pytest.mark.parametrize("batch_size", [None, 2700, 5400])
+def test_parts_of_the_rows_are_the_same_whatever_a_component_is(batch_size, monkeypatch):
+    rng, (n, d) = np.random.default_rng(3), (5400, 60)
+    X = rng.standard_normal((n, d))
+    y = np.sign(2.0 * X[:, 0] + rng.standard_normal(n))
+    tries, in_single = [], newton.hessian_in_single
+
+    def tried(problem, curvatures, every):
+        tries.append(every)
+        return in_single(problem, curvatures, every)
+
+    monkeypatch.setattr(newton, "hessian_in_single", tried)
+    minimize(Problem.linear(X, y, alpha=1e-4, batch_size=batch_size), method="newton", tol=1e-9)
+    assert [every for every in tries if every > 1] == 3 * [n // (newton.ENOUGH_ROWS * d)]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
