@@ -557,9 +557,9 @@ def fit(table: Path) -> None:
         "# counts: logarithm of passes, Hessians (lazy-newton: of its sample) and steps, by digits and by height.",
         "# effects: factor, least and largest feature.",
     ]
-    with without_stand_ins():  # which kernels are on disk is no matter
-        seen_of = observations(table)
-    for of_draws, methods in seen_of.items():
+    with without_stand_ins():  # as where the kernels are compiled, which was measured
+        smooth, cornered = observations(table), of_corners(table)
+    for of_draws, methods in smooth.items():
         kind = {"l2": "smooth", "quadratic l1": "quadratic"}.get(of_draws, of_draws)
         for name, seen in methods.items():
             found = fitted(name, seen)
@@ -569,7 +569,7 @@ def fit(table: Path) -> None:
             lines += [f"counts = [{', '.join(_numbers(row) for row in found['counts'])}]"]
             lines += [f'[{kind}."{name}".effects]' if " " in name else f"[{kind}.{name}.effects]"]
             lines += [f"{key} = {_numbers(row)}" for key, row in found["effects"].items()]
-    for name, seen_there in of_corners(table).items():
+    for name, seen_there in cornered.items():
         effects, error = effects_of(seen_there, np.array([one.log for one in seen_there]))
         print(f"corners {name}: {len(seen_there)} runs, error {error:.2f} of log seconds")
         lines += ["", f"[corners.{name}.effects]"]

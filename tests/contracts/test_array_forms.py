@@ -16,7 +16,7 @@ from contracts.problems import targets_for
 from finitesum import Problem, constraints, minimize
 from finitesum.core import jit, kernel_folder
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
-from finitesum.evaluation import hessian, lines, many_points, row_products
+from finitesum.evaluation import lines, many_points, row_products
 from finitesum.evaluation.certificates import slopes_bound
 from finitesum.evaluation.hessian import gram, hessian_at
 from finitesum.evaluation.rounding import gradient_rounding
@@ -493,15 +493,3 @@ def test_column_models_stand_in_for_kernels_up_to_some_thousand_columns():
     for n_columns, is_small in ((3000, True), (3001, False)):
         columns = DenseRows(np.broadcast_to(0.0, (n_columns, 1000)), n_columns, 1000, 0)
         assert (column_models._n_numbers(columns) <= jit.MOST_NUMBERS) == is_small
-
-
-@pytest.mark.parametrize("n_groups", [10, 30])
-def test_a_gram_matrix_of_some_sparse_rows_takes_the_kernel_where_as_many_as_make_up_all_would_lose_by_arrays(n_groups):
-    rng, n = np.random.default_rng(5), 4000
-    columns = 5 * np.arange(n_groups) + rng.integers(0, 5, (n, n_groups))
-    starts = np.arange(0, n * n_groups + 1, n_groups)
-    matrix = sp.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(n, 5 * n_groups))
-    rows = Problem.linear(matrix, np.zeros(n), loss="squared").rows
-    expected = n_groups == 30  # all rows take some milliseconds longer in arrays
-    for picked in (np.arange(n), np.arange(0, n, 7)):
-        assert hessian._stands_in(rows, picked, np.ones(picked.size)) == expected

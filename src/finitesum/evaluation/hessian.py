@@ -53,8 +53,8 @@ def _add_sparse(rows: CSRRows, picked: Indices, scales: Vector, lower: Matrix) -
     _add_grams(rows, picked, scales, lower)
 
 
-#: Nanoseconds that Gram matrices of all sparse rows, by parts, may take longer in arrays than by the kernel where that is
-#: on disk; those that one may take longer where the kernel would be compiled; and that it may take in arrays.
+#: Nanoseconds that a Gram matrix of sparse rows may take longer in arrays than by the kernel where that is on disk, and
+#: where it would be compiled; and that it may take in arrays.
 MOST_LOST, MOST_TO_COMPILE, MOST_IN_ARRAYS = 2e6, 1e7, 2e7
 
 
@@ -65,11 +65,8 @@ def _gram_numbers(rows: CSRRows, picked: Indices, *_others: Any) -> float:
 
 
 def _stands_in(rows: CSRRows, picked: Indices, *_others: Any) -> bool:
-    """Return whether the form over arrays gives way to machine code that is on disk.
-
-    Of some rows that is by what as many such sums as there are in all rows would lose: those follow.
-    """
-    return _lost_in_arrays(rows, picked)[0] * rows.n_rows > MOST_LOST * picked.size
+    """Return whether the form over arrays gives way to machine code that is on disk."""
+    return _lost_in_arrays(rows, picked)[0] > MOST_LOST
 
 
 def _lost_in_arrays(rows: CSRRows, picked: Indices) -> tuple[float, float]:

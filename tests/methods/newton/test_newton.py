@@ -118,20 +118,26 @@ def test_hessians_of_a_part_of_the_rows_are_taken_until_they_cost_steps(are_alik
     assert result.n_hessian_passes < exact.n_hessian_passes + (-0.5 if are_alike else 1.5)
 
 
-def test_a_part_of_the_rows_whose_factor_is_not_precise_is_not_tried_again(monkeypatch):
-    rng, (n, groups, levels) = np.random.default_rng(4), (4200, 8, 8)
-    X = np.eye(levels)[rng.integers(0, levels, (n, groups))].reshape(n, -1)  # of each group all columns sum to 1
-    y = np.sign(X @ rng.standard_normal(groups * levels) + rng.logistic(size=n))
-    problem, tries = Problem.linear(sparse.csr_array(X), y, alpha=1e-6), []
-    in_single = newton.hessian_in_single
+@pytest.fixture
+def parts(monkeypatch):
+    """Return of which parts of the rows Hessians are tried: every k-th row."""
+    tries, in_single = [], newton.hessian_in_single
 
     def tried(problem, curvatures, every):
-        tries.append(every)
+        tries.extend([every] if every > 1 else [])
         return in_single(problem, curvatures, every)
 
     monkeypatch.setattr(newton, "hessian_in_single", tried)
+    return tries
+
+
+def test_a_part_of_the_rows_whose_factor_is_not_precise_is_not_tried_again(parts, monkeypatch):
+    rng, (n, groups, levels) = np.random.default_rng(4), (4200, 8, 8)
+    X = np.eye(levels)[rng.integers(0, levels, (n, groups))].reshape(n, -1)  # of each group all columns sum to 1
+    y = np.sign(X @ rng.standard_normal(groups * levels) + rng.logistic(size=n))
+    problem = Problem.linear(sparse.csr_array(X), y, alpha=1e-6)
     result = minimize(problem, method="newton", tol=1e-9)
-    assert [every for every in tries if every > 1] == [n // (newton.ENOUGH_ROWS * problem.dim)]
+    assert parts == [n // (newton.ENOUGH_ROWS * problem.dim)]
     monkeypatch.setattr(newton, "is_part_enough", lambda problem: False)
     exact = minimize(problem, method="newton", tol=1e-9)
     np.testing.assert_array_equal(result.x, exact.x)
@@ -139,19 +145,12 @@ def test_a_part_of_the_rows_whose_factor_is_not_precise_is_not_tried_again(monke
 
 
 @pytest.mark.parametrize("batch_size", [None, 2700, 5400])
-def test_parts_of_the_rows_are_the_same_whatever_a_component_is(batch_size, monkeypatch):
+def test_parts_of_the_rows_are_the_same_whatever_a_component_is(batch_size, parts):
     rng, (n, d) = np.random.default_rng(3), (5400, 60)
     X = rng.standard_normal((n, d))
     y = np.sign(2.0 * X[:, 0] + rng.standard_normal(n))
-    tries, in_single = [], newton.hessian_in_single
-
-    def tried(problem, curvatures, every):
-        tries.append(every)
-        return in_single(problem, curvatures, every)
-
-    monkeypatch.setattr(newton, "hessian_in_single", tried)
     minimize(Problem.linear(X, y, alpha=1e-4, batch_size=batch_size), method="newton", tol=1e-9)
-    assert [every for every in tries if every > 1] == 3 * [n // (newton.ENOUGH_ROWS * d)]
+    assert parts == 3 * [n // (newton.ENOUGH_ROWS * d)]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
