@@ -187,7 +187,7 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
     from finitesum.estimators.covariance import covariance_at
     from finitesum.evaluation.row_products import combination
     from finitesum.methods import METHODS
-    from finitesum.methods.subproblems.many_models import model_steps
+    from finitesum.methods.subproblems.many_models import model_steps, without_last
     from finitesum.methods.subproblems.scaled_columns import scaled
     from finitesum.running.driver import minimize
 
@@ -210,4 +210,4 @@ def compile_all(signature: Signature, methods: Sequence[str] | None = None) -> N
         rows = problem.rows._replace(values=problem.rows.values.astype(np.float64))
         scaled(rows, np.ones(problem.rows.n_columns))  # for curvatures that differ
         tables = np.ones((4, 1, 2))
-        model_steps(np.ones((1, 2, 2)), np.zeros(1, dtype=np.int64), *tables)  # of folds with an l1 penalty
+        model_steps(without_last(np.ones((1, 2, 2))), np.zeros(1, dtype=np.int64), *tables)  # of folds with an l1 penalty

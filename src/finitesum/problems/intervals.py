@@ -30,6 +30,11 @@ class Intervals(NamedTuple):
         """Return a number of each sum for each of its coordinates."""
         return numbers[self.sum_of] if self.sum_of.size else np.repeat(numbers, self.lower.size // self.n_sums)
 
+    def face(self, w: Vector) -> Vector:
+        """Return 0 for free coordinates, with their sign where that counts, and other numbers for those at a bound."""
+        at_bound = 2.0 * (w <= self.lower) + 3.0 * (w >= self.upper)
+        return np.where(self.has_sign, 1.0 - np.sign(w) ** 2 + 4.0 * (w < 0.0), at_bound)
+
     def on(self, chosen: Indices) -> "Intervals":
         """Return the same for some of the coordinates, where the others add nothing to the sums."""
         sum_of = self.spread(np.arange(self.n_sums))[chosen] if self.sizes.size else self.sum_of

@@ -1,14 +1,13 @@
 """Few Hessians for many points and strengths of a penalty, and the steps that they give."""
 
 import numpy as np
-import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.symmetric import mirrored
 from finitesum.evaluation.hessian import add_gram, may_be_single
 from finitesum.evaluation.many_points import curvatures_at_each
 from finitesum.methods.newton.stale_hessian import StaleHessian, factor_of
-from finitesum.methods.subproblems.many_models import model_steps
+from finitesum.methods.subproblems.many_models import Hessians, model_steps, without_last
 from finitesum.methods.subproblems.positive_definite import apply_inverse
 from finitesum.problems.linear import Problem
 
@@ -22,7 +21,7 @@ class SharedHessians:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.single = problem, may_be_single(problem)
         self.known: list[StaleHessian] = []
-        self._matrices = np.zeros((0, problem.dim, problem.dim))
+        self._made = without_last(np.zeros((0, problem.dim, problem.dim)))
 
     def nearest(self, points: Matrix) -> Indices:
         """Return which Hessian is nearest to that of each point."""
@@ -35,17 +34,18 @@ class SharedHessians:
             distances = np.vstack([distances, self._distance(now, self.known[-1])])
         return np.asarray(distances.argmin(axis=0))
 
-    def matrices(self) -> npt.NDArray[np.float64]:
-        """Return the Hessians of the losses, (R, dim, dim)."""
-        if len(self._matrices) < len(self.known):
-            self._matrices = np.stack([mirrored(hessian.sums) for hessian in self.known])
-        return self._matrices
+    def made(self) -> Hessians:
+        """Return the Hessians of the losses as whole matrices; each is made once."""
+        if (n_made := len(self._made.whole)) < len(self.known):
+            new = without_last(np.stack([mirrored(hessian.sums) for hessian in self.known[n_made:]]))
+            self._made = Hessians(*(np.concatenate(parts) for parts in zip(self._made, new, strict=True)))
+        return self._made
 
     def gram(self) -> Matrix:
         """Return the mean of x_i x_i', by the first Hessian, whose curvatures differ little where it is at 0."""
         first = self.known[0]
         total = float(first.curvatures @ self.problem.weights)
-        return np.asarray(self.matrices()[0] / (total or 1.0))
+        return np.asarray(self.made().whole[0] / (total or 1.0))
 
     def _distance(self, now: Matrix, hessian: StaleHessian) -> Vector:
         return np.asarray(np.abs(now - hessian.curvatures * self.problem.weights).sum(axis=1))
@@ -77,7 +77,7 @@ class Preconditioner:
 
     def model_steps(self, some: Indices, *at: Matrix) -> Matrix:
         """Return the steps to the minimisers of the models with an l1 penalty: see `many_models`."""
-        return model_steps(self.hessians.matrices(), self.which[self.strength[some]], *at)
+        return model_steps(self.hessians.made(), self.which[self.strength[some]], *at)
 
     def factor(self, k: int) -> Matrix:
         place = int(self.which[k]), k

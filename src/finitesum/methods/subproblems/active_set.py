@@ -131,16 +131,22 @@ def _reach(intervals: Intervals, point: _Point, step: Vector) -> tuple[float, in
     return max(length, 0.0), which, -1
 
 
-def _beyond(intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector, step: Vector) -> tuple[_Point, float]:
-    """Return the end of a step in which coordinates stop at their bounds, each for itself, and the change of the model."""
+def _beyond(
+    intervals: Intervals, hessian: Matrix, point: _Point, slope: Vector, step: Vector
+) -> tuple[_Point, Vector, float]:
+    """Return the end of a step in which coordinates stop at their bounds, each for itself.
+
+    With it come the change of the slope and that of the model.
+    """
     low = np.where(point.signs > 0.0, 0.0, intervals.lower)
     high = np.where(point.signs < 0.0, 0.0, intervals.upper)
     w, moved = np.where(point.free, np.clip(point.w + step, low, high), point.w), point.w + step
     stops = point.free & np.where(step < 0.0, moved <= low, (step > 0.0) & (moved >= high))
     change = np.where(stops, w - point.w, np.where(point.free, step, 0.0))
-    rise = float((slope + intervals.thresholds * point.signs) @ change + 0.5 * (change @ (hessian @ change)))
+    along = hessian @ change
+    rise = float((slope + intervals.thresholds * point.signs) @ change + 0.5 * (change @ along))
     signs = np.where(stops & intervals.has_sign, 0.0, point.signs)
-    return point._replace(w=w, step=point.step + change, free=point.free & ~stops, signs=signs), rise
+    return point._replace(w=w, step=point.step + change, free=point.free & ~stops, signs=signs), along, rise
 
 
 def _wishes(intervals: Intervals, point: _Point, slope: Vector, multipliers: Vector) -> tuple[Vector, Vector]:
@@ -178,21 +184,21 @@ def minimised(
     point, n_refined, sizes = _begun(intervals, start, y), 0, np.abs(hessian)
     flat = max(tolerance, ROUNDING * float((np.abs(gradient) + sizes @ np.abs(y)).max()))  # no slope of a linear piece
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), TINY))
+    slope = gradient + hessian @ point.step  # along steps that a bound ends it is updated, else computed
     for k in range(EXTRA_ROUNDS + 4 * start.size if most_rounds is None else most_rounds):
-        slope = gradient + hessian @ point.step
         step, multipliers = _face_step(intervals, hessian, point, slope)
-        lack = np.maximum(tolerance, ROUNDING * (np.abs(gradient) + sizes @ (np.abs(point.step) + np.abs(step))))
+        along = hessian @ step
         length, which, full = _reach(intervals, point, step)
-        falls, curved = float((slope + intervals.thresholds * point.signs) @ step), float(step @ (hessian @ step))
+        falls, curved = float((slope + intervals.thresholds * point.signs) @ step), float(step @ along)
         is_linear = -falls > flat * float(np.abs(step).sum()) and curved < -1e-8 * falls
         if is_linear and which < 0 and full < 0:  # without end: H is singular to rounding errors
             return point.w
         if length > 1.0 and not is_linear:
             length, which, full = 1.0, -1, -1
         if which >= 0 and not is_linear and not intervals.sizes.size:
-            beyond, rise = _beyond(intervals, hessian, point, slope, step)
+            beyond, change, rise = _beyond(intervals, hessian, point, slope, step)
             if rise < length * falls + 0.5 * length**2 * curved:
-                point, n_refined = beyond, 0
+                point, slope, n_refined = beyond, slope + change, 0
                 continue
         total = point.step + length * step
         w = np.where(length * step == 0.0, point.w, y + total)
@@ -202,13 +208,14 @@ def minimised(
             total[which] = w[which] - y[which]
             free, signs = point.free.copy(), point.signs.copy()
             free[which], signs[which] = False, 0.0
-            point, n_refined = point._replace(w=w, step=total, free=free, signs=signs), 0
+            point, slope, n_refined = point._replace(w=w, step=total, free=free, signs=signs), slope + length * along, 0
             continue
         if full >= 0:
             is_tight = point.is_tight.copy()
             is_tight[full] = True
-            point, n_refined = point._replace(w=w, step=total, is_tight=is_tight), 0
+            point, slope, n_refined = point._replace(w=w, step=total, is_tight=is_tight), slope + length * along, 0
             continue
+        lack = np.maximum(tolerance, ROUNDING * (np.abs(gradient) + sizes @ (np.abs(point.step) + np.abs(step))))
         point = point._replace(w=w, step=total)
         slope = gradient + hessian @ total
         residual = slope + intervals.thresholds * point.signs

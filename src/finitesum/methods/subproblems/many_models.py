@@ -4,9 +4,10 @@ The model of problem p at x_p is g_p'v + v'(H + diag(ridges_p)) v / 2 + sum_j th
 Hessians. Sweeps over all coordinates alternate with sweeps over those that moved, or are not 0, which cost little.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import array_form, kernel, kernel_part
@@ -77,37 +78,53 @@ def _descend_in_arrays(
         steps[p] = faces.minimised(matrix, gradients[p], x[p], limits, enough) - x[p]
 
 
-def model_steps(hessians: Any, which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix) -> Matrix:
+class Hessians(NamedTuple):
+    """Hessians, and what is left of them where the last coordinate is at its minimiser for all values of the others."""
+
+    whole: npt.NDArray[np.float64]  # (R, d, d)
+    reduced: npt.NDArray[np.float64]  # (R, d - 1, d - 1); without meaning where a last curvature is 0
+    ratios: Matrix  # (R, d - 1)  the last row by the last curvature
+
+
+def without_last(whole: npt.NDArray[np.float64]) -> Hessians:
+    """Return Hessians with what is left of them without the last coordinate, an intercept.
+
+    Columns far from 0, of which sweeps would see little but the intercept, are so centred.
+    """
+    with np.errstate(all="ignore"):
+        ratios = whole[:, :-1, -1] / whole[:, -1:, -1]
+        return Hessians(whole, whole[:, :-1, :-1] - ratios[:, :, None] * whole[:, -1:, :-1], ratios)
+
+
+def model_steps(
+    hessians: Hessians, which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix
+) -> Matrix:
     """Return the steps v to the minimisers of the models, (P, d).
 
     Parameters
     ----------
-    hessians : ndarray, shape (R, d, d)
+    hessians : Hessians
     which : ndarray of integers, shape (P,)
         The Hessian of each model.
     ridges, thresholds, x, gradients : ndarray, shape (P, d)
     """
+    last = hessians.whole[which, -1, -1]
+    if x.shape[1] == 1 or thresholds[:, -1].any() or ridges[:, -1].any() or not (last > 0.0).all():
+        return _minimised(hessians.whole, which, ridges, thresholds, x, gradients)
+    ratios = hessians.ratios[which]
+    right = gradients[:, :-1] - gradients[:, -1:] * ratios
+    steps = _minimised(hessians.reduced, which, ridges[:, :-1], thresholds[:, :-1], x[:, :-1], right)
+    free = -gradients[:, -1] / last - np.einsum("pj,pj->p", ratios, steps)
+    return np.column_stack([steps, free])
+
+
+def _minimised(
+    hessians: npt.NDArray[np.float64], which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix
+) -> Matrix:
     if which.size == 0:
         return np.zeros_like(x)
-    if x.shape[1] > 1 and not (thresholds[:, -1].any() or ridges[:, -1].any()) and (hessians[:, -1, -1] > 0.0).all():
-        return _without_last(hessians, which, ridges, thresholds, x, gradients)
     diagonals = np.diagonal(hessians, axis1=1, axis2=2)[which] + ridges
     steps = np.zeros_like(x)
-    hessians, thresholds, x = (np.ascontiguousarray(part) for part in (hessians, thresholds, x))
+    thresholds, x = np.ascontiguousarray(thresholds), np.ascontiguousarray(x)
     _descend(hessians, which, diagonals, thresholds, x, gradients.copy(), steps)
     return steps
-
-
-def _without_last(
-    hessians: Any, which: Indices, ridges: Matrix, thresholds: Matrix, x: Matrix, gradients: Matrix
-) -> Matrix:
-    """Return the steps where the last coordinate is free, an intercept: at its minimiser for all values of the others.
-
-    Columns far from 0, of which sweeps would see little but the intercept, are so centred.
-    """
-    last = hessians[:, :-1, -1] / hessians[:, -1:, -1]  # (R, d - 1)
-    centred = hessians[:, :-1, :-1] - last[:, :, None] * hessians[:, -1:, :-1]
-    right = gradients[:, :-1] - gradients[:, -1:] * last[which]
-    steps = model_steps(centred, which, ridges[:, :-1], thresholds[:, :-1], x[:, :-1], right)
-    free = -gradients[:, -1] / hessians[which, -1, -1] - np.einsum("pj,pj->p", last[which], steps)
-    return np.column_stack([steps, free])

@@ -5,13 +5,17 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack
 
 from finitesum.core.arrays import Matrix, Vector
 
+#: The least shift of a diagonal, relatively, in double precision.
+LEAST_SHIFT = 1e-14
+
 
 def solve_spd(hessian: Matrix, right: Matrix) -> Matrix:
     """Return H^-1 right for a finite symmetric H >= 0, given by its lower triangle (a shifted H where it is not > 0)."""
     _, solution, info = lapack.dposv(hessian.T, right, lower=0)
     if info == 0:
         return np.asarray(solution)
-    factor, _ = raised_factor(np.array(hessian, order="C"), 0.0)
+    is_known = bool((np.diagonal(hessian) > 0.0).all())  # that there is none without a shift
+    factor, _ = raised_factor(np.array(hessian, order="C"), LEAST_SHIFT if is_known else 0.0)
     return apply_inverse(factor, right)
 
 
@@ -33,7 +37,7 @@ def raised_factor(matrix: Matrix, shift: float) -> tuple[Matrix, float]:
     everywhere = np.arange(matrix.shape[0])
     diagonal = np.diagonal(matrix).copy()
     diagonal[~(diagonal > 0.0)] = 1.0  # a column without curvature
-    potrf, least = (lapack.spotrf, 1e-6) if matrix.dtype == np.float32 else (lapack.dpotrf, 1e-14)
+    potrf, least = (lapack.spotrf, 1e-6) if matrix.dtype == np.float32 else (lapack.dpotrf, LEAST_SHIFT)
     while True:
         matrix[everywhere, everywhere] = diagonal * (1.0 + shift)
         factor, info = potrf(matrix.T, lower=0, clean=0)

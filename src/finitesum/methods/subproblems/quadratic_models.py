@@ -39,6 +39,10 @@ from finitesum.problems.term_penalties import Groups
 #: signs after which few variables, or those that are to be exact, have their active set.
 DESCENT_PASSES, SETTLED_PASSES = 100, 5
 
+#: Multiplications of coordinate descent that take as long as a step of the active set: its calls, an entry of the matrix in
+#: its products, and a cube of the coordinates that are free in its factor.
+OF_CALLS, OF_PRODUCTS, OF_FACTOR = 5e5, 5.0, 0.2
+
 #: The change of a slope in a pass, relative to the tolerance as a norm, at which coordinate descent ends.
 CLOSE = 0.5
 
@@ -81,12 +85,12 @@ def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -
 @kernel
 def descend(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
-) -> None:
+) -> bool:
     """Minimise model + sum_j thresholds_j |w_j| between the bounds along one coordinate after the other.
 
     gradient = g + H (w - y) is updated along with w. Coordinates that are 0 and stay so when a pass begins are not visited
     in it. The ends are the most passes, those without a change of signs, and the change of a coordinate's slope up to which
-    it does not count.
+    it does not count. Returns whether one of the last two was reached.
     """
     n_passes, most_settled, tolerance = ends
     n_settled, moves = 0, np.empty(w.size, dtype=np.bool_)
@@ -109,7 +113,8 @@ def descend(
                 changes |= _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
         n_settled = 0 if changes else n_settled + 1
         if n_settled == most_settled or (largest <= tolerance and not changes):
-            return
+            return True
+    return False
 
 
 @array_form(
@@ -119,14 +124,15 @@ def descend(
 )
 def _descend_in_arrays(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
-) -> None:
+) -> bool:
     limits = thresholds, lower, upper
     if w.size <= FEW_COORDINATES:
         faces.descend(hessian, w, gradient, limits, ends)
-        return
+        return True
     end = faces.minimised(hessian, gradient, w, limits, ends[2])
     gradient += hessian @ (end - w)
     w[:] = end
+    return True
 
 
 def _largest_eigenvalue(hessian: Matrix) -> float:
@@ -274,19 +280,29 @@ def _started(
 ) -> Vector:
     """Return a point of the set with most of the minimiser's active set, by coordinate descent from one, w.
 
-    With a tolerance it is the minimiser to that accuracy, where that takes few passes. An intercept follows the other
-    coordinates beside columns far from 0, which so see centred ones.
+    With a tolerance it is the minimiser to that accuracy, where that takes few passes. Passes go on, twice as many as
+    before, while they take less time than steps of the active set would for what the last ones changed in it. An intercept
+    follows the other coordinates beside columns far from 0, which so see centred ones.
     """
     slope = gradient + hessian @ (w - y)
     if intervals.sizes.size and not intervals.is_equal:
         return _started_in_ball(intervals, hessian, gradient, y, w.copy(), slope)
     if not intervals.is_equal and not is_settled(intervals, w, slope):
         w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
-        ends = DESCENT_PASSES, most_settled, CLOSE * tolerance / math.sqrt(w.size)
-        limits = intervals.thresholds, intervals.lower, intervals.upper
+        limits, change = (intervals.thresholds, intervals.lower, intervals.upper), CLOSE * tolerance / math.sqrt(w.size)
         goes = _descend_beside_intercept if has_intercept and _is_far_from_centred(hessian) else descend
-        goes(hessian, w, slope, *limits, ends)
+        n_passes, is_worth, face = DESCENT_PASSES, True, intervals.face(w)
+        while is_worth and not goes(hessian, w, slope, *limits, (n_passes, most_settled, change)):
+            before, face = face, intervals.face(w)
+            n_passes *= 2
+            n_changed, n_free = int(np.count_nonzero(face != before)), int(np.count_nonzero(w))
+            is_worth = n_changed * _multiplications(w.size, n_free) > n_passes * n_free * w.size
     return w
+
+
+def _multiplications(size: int, n_free: int) -> float:
+    """Return how many multiplications of coordinate descent take as long as a step of the active set."""
+    return OF_CALLS + OF_PRODUCTS * size**2 + OF_FACTOR * n_free**3
 
 
 def _is_far_from_centred(hessian: Matrix) -> bool:
@@ -297,13 +313,15 @@ def _is_far_from_centred(hessian: Matrix) -> bool:
 
 def _descend_beside_intercept(
     hessian: Matrix, w: Vector, slope: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
-) -> None:
+) -> bool:
     """Do what `descend` does in all coordinates but the last one, which is at its best whatever they are."""
     across, curvature = hessian[:-1, -1], hessian[-1, -1]
     reduced, at = hessian[:-1, :-1] - np.outer(across, across / curvature), w[:-1].copy()
-    descend(reduced, at, slope[:-1] - across * (slope[-1] / curvature), thresholds[:-1], lower[:-1], upper[:-1], ends)
+    of_others = slope[:-1] - across * (slope[-1] / curvature)
+    has_ended = descend(reduced, at, of_others, thresholds[:-1], lower[:-1], upper[:-1], ends)
     w[-1] -= (slope[-1] + across @ (at - w[:-1])) / curvature
-    w[:-1] = at
+    w[:-1], slope[:-1], slope[-1] = at, of_others, 0.0
+    return bool(has_ended)
 
 
 def _started_in_ball(

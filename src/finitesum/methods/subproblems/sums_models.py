@@ -58,19 +58,13 @@ def minimised(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector
     )
     little = SAME * FIRST * turn.multipliers
     for _ in range(MOST_TURNS):
-        face, before = _fixed(intervals, turn.w), turn.multipliers
+        face, before = intervals.face(turn.w), turn.multipliers
         turn = _on_face(intervals, hessian, _descended(intervals, hessian, turn))
         is_same = (np.abs(turn.multipliers - before) <= SAME * np.abs(before) + np.abs(little)).all()
-        if is_same and (face == _fixed(intervals, turn.w)).all():
+        if is_same and (face == intervals.face(turn.w)).all():
             break
     most = EXTRA_ROUNDS + int(PRODUCTS / max(y.size, 1) ** 3)
     return active_set.minimised(intervals, hessian, gradient, y, _in_set(intervals, turn, y), tolerance, most)
-
-
-def _fixed(intervals: Intervals, w: Vector) -> Vector:
-    """Return 0 for what is free, with its sign where that counts, and other numbers for what rests at a bound."""
-    at_bound = 2.0 * (w <= intervals.lower) + 3.0 * (w >= intervals.upper)
-    return np.where(intervals.has_sign, 1.0 - np.sign(w) ** 2 + 4.0 * (w < 0.0), at_bound)
 
 
 def _free(intervals: Intervals, w: Vector) -> Flags:
