@@ -24,11 +24,13 @@ from finitesum.evaluation.samples import evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import Method, batch_size_for
 from finitesum.methods.newton.class_factor import ClassFactor
+from finitesum.methods.newton.coordinate_descent import CoordinateDescent
 from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.stale_hessian import factor_of
+from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.running.class_paths import has_cheap_hessian, solve_classes
@@ -44,6 +46,9 @@ NUMBERS, MOST_NUMBERS = 20.0, 5e7
 #: Rows for each variable from which folds with an l1 penalty are solved together: a fold's Hessian is then near to that of
 #: all rows, which nothing makes up for.
 L1_ROWS = 15
+
+#: Columns up to which they are, whatever method there is for one of them: steps by models of all columns take little then.
+L1_COLUMNS = 250
 
 #: The error, in standard errors, of the points of all rows at which folds with several classes have their Hessians.
 NEAR = 0.03
@@ -76,13 +81,12 @@ class Paths(NamedTuple):
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows at the last C."""
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
-    is_free = isinstance(estimator.solver, str) and estimator.solver == "auto" and isinstance(method, LazyNewton | Newton)
-    n_wanted = (1 if problem.is_smooth else L1_ROWS) * problem.dim  # with fewer rows than columns few of them span all
-    is_suited = problem.n_rows >= n_wanted and (problem.is_smooth or not problem.is_constrained)
-    is_free = is_free and isinstance(problem.penalty, ElasticNet)
+    is_auto = isinstance(estimator.solver, str) and estimator.solver == "auto"
+    is_free = is_auto and isinstance(problem.penalty, ElasticNet)
+    is_suited = may_be_together(method, problem) and (problem.is_smooth or not problem.is_constrained)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
-    is_auto = isinstance(estimator.solver, str) and estimator.solver == "auto"
+    is_free = is_free and isinstance(method, LazyNewton | Newton)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and np.isfinite(Cs).all() and is_wide(problem):
         return _few_rows(estimator, problem, data, folds, Cs)
     is_free = is_auto and isinstance(method, MultinomialLBFGS | MultinomialNewton | Newton) and problem.is_smooth
@@ -93,6 +97,15 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     else:
         paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
+
+
+def may_be_together(method: Method, problem: Problem) -> bool:
+    """Return whether folds of a smooth loss may be solved together, given the method for one problem of all rows."""
+    if problem.n_rows < (1 if problem.is_smooth else L1_ROWS) * problem.dim:  # with fewer rows few of them span all columns
+        return False
+    if isinstance(method, CoordinateDescent | WorkingSetNewton):
+        return not problem.is_smooth and problem.dim <= L1_COLUMNS
+    return isinstance(method, LazyNewton | Newton)
 
 
 def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:

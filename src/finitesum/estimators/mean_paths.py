@@ -13,7 +13,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.threads import limited_blas
-from finitesum.estimators.folds import L1_ROWS, MOST_NUMBERS, NUMBERS
+from finitesum.estimators.folds import MOST_NUMBERS, NUMBERS, may_be_together
 from finitesum.estimators.gram_paths import Solve
 from finitesum.estimators.path import with_alpha
 from finitesum.estimators.regression_path import rows_of
@@ -22,7 +22,6 @@ from finitesum.evaluation.row_space import is_wide, products_of_rows
 from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import batch_size_for
 from finitesum.methods.newton.lazy_newton import LazyNewton
-from finitesum.methods.newton.newton import Newton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.running.driver import as_seed
@@ -119,7 +118,5 @@ def _is_suited(estimator: Any, problem: Problem) -> bool:
     """Return whether folds are solved together."""
     if not _is_kind(estimator, problem):
         return False
-    if problem.n_rows < (1 if problem.is_smooth else L1_ROWS) * problem.dim:
-        return False
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
-    return isinstance(method, LazyNewton | Newton)
+    return may_be_together(method, problem)
