@@ -10,12 +10,18 @@ import scipy.sparse as sp
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
-from finitesum import LogisticRegression, LogisticRegressionCV, Problem, logistic_path
+from finitesum import LogisticRegression, LogisticRegressionCV, Problem, linear_path, logistic_path
 from finitesum.constraints import L1Ball
+from finitesum.estimators import path
+from finitesum.estimators.folds import may_be_together
 from finitesum.evaluation.class_hessians import hessian_of_differences
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import with_zeros
+from finitesum.methods.base import Choice
+from finitesum.methods.newton.coordinate_descent import CoordinateDescent
+from finitesum.methods.newton.newton import Newton
+from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.penalties import elastic_net
 from finitesum.running import class_paths, few_rows_paths, together
 
@@ -190,7 +196,10 @@ def test_what_few_rows_do_not_solve_is_solved_alone(what, monkeypatch):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
 
 
-def test_folds_of_sparse_rows_are_solved_together_where_the_smallest_penalty_is_newtons(monkeypatch):
+@pytest.mark.parametrize("method", [None, CoordinateDescent(), WorkingSetNewton()])
+def test_folds_of_sparse_rows_are_solved_together_whatever_the_method_for_the_smallest_penalty(method, monkeypatch):
+    if method is not None:
+        monkeypatch.setattr("finitesum.estimators.folds.as_solver", lambda *_given, **_named: Choice(method))
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.standard_normal((900, 40)) * (rng.random((900, 40)) < 0.3))
     y = X @ rng.standard_normal(40) + rng.logistic(size=900) > 0
@@ -204,6 +213,42 @@ def test_folds_of_sparse_rows_are_solved_together_where_the_smallest_penalty_is_
     LogisticRegressionCV(np.logspace(-4, 4, 6), cv=3, l1_ratio=1.0).fit(X, y)
     assert len(found) == 1
     assert found[0].is_solved.mean() > 0.8
+
+
+def test_folds_with_an_l1_penalty_on_many_columns_go_alone_where_a_method_reads_few_of_them():
+    X, y = sp.random_array((4000, 260), density=0.01, format="csr", rng=0), np.arange(4000) % 2
+    sparse, smooth = (Problem.linear(X, y, l1_ratio=ratio, alpha=0.1) for ratio in (1.0, 0.0))
+    assert may_be_together(Newton(), sparse)
+    assert not may_be_together(CoordinateDescent(), sparse)
+    assert not may_be_together(CoordinateDescent(), smooth)
+
+
+@pytest.mark.parametrize(
+    ("loss", "n", "l1_ratio", "expected"),
+    [
+        ("logistic", 30, 1.0, "coordinate-descent"),
+        ("poisson", 30, 0.5, "working-set-newton"),  # whose curvature has no bound
+        ("logistic", 90, 1.0, "newton"),
+        ("poisson", 30, 0.0, "newton"),
+    ],
+)
+def test_paths_of_sparse_solutions_on_many_columns_have_no_hessians_of_all_columns(
+    loss, n, l1_ratio, expected, monkeypatch
+):
+    choices = path.as_solver
+
+    def chosen(solver, *given, **named):
+        return Choice(Newton()) if solver == "auto" else choices(solver, *given, **named)
+
+    monkeypatch.setattr(path, "as_solver", chosen)
+    X, y = data(n, 60)
+    given = {"l1_ratio": l1_ratio, "tol": 1e-9}
+    if loss == "logistic":
+        found = logistic_path(X, y, Cs=[0.3, 3.0], **given)
+    else:
+        found = linear_path(X, y, alphas=[0.01, 0.1], loss="poisson", **given)
+    assert [result.method.name for result in found.results] == [expected] * 2
+    assert (found.optimality <= 1e-9).all()
 
 
 #: What may differ between cross-validations of several classes: data, weights, parameters.

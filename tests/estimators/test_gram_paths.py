@@ -59,8 +59,6 @@ def on_matrices_alone(monkeypatch):
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.6])
 @pytest.mark.parametrize("with_more", [False, True])
 def test_scores_and_model_are_those_of_fits_one_by_one(kind, l1_ratio, with_more):
-    if kind == "wide" and l1_ratio > 0.0:
-        pytest.skip("solved on the columns")
     X, y, rng = data(kind, 120 if kind == "wide" else 14)
     weights, offset = (rng.integers(0, 4, N).astype(float), rng.standard_normal(N)) if with_more else (None, None)
     given = {"l1_ratio": l1_ratio, "fit_intercept": not (with_more and kind == "sparse")}

@@ -7,7 +7,8 @@ With the intercept at its best, b = mean_y - mean'w, the mean squared loss of so
 so that all fits of the rows are minimisers of models in d numbers. The sums of a fold are those of all rows less those of
 the rows that it leaves out, unless these are nearly all of a column: folds that are a partition need one Gram matrix.
 Columns are taken less their mean over all rows before they are multiplied, so that columns far from 0 lose no digits.
-With an l2 penalty alone and fewer rows than columns the n x n matrix of the rows' products takes its place.
+With an l2 penalty alone and fewer rows than columns the n x n matrix of the rows' products takes its place; with others G
+is made of dense rows that are not many fewer than their columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,6 +43,10 @@ MOST_COLUMNS = 3000
 
 #: Entries of a Gram matrix for each stored number of sparse rows, at most.
 MOST_FOR_STORED = 16
+
+#: Columns for each row of dense data, at most, where the Gram matrix has more entries than these: coordinate descent on the
+#: columns of a solution takes less time beyond.
+MOST_FOR_ROW = 5
 
 #: The part of a column's square that a fold must keep for its sums to be a difference.
 KEPT = 1e-3
@@ -90,8 +95,10 @@ def _may_have_paths(estimator: Any, problem: Problem) -> bool:
 def has_gram_paths(problem: Problem, method: Any) -> bool:
     """Return whether a matrix of products pays for the paths of the squared loss, which `method` would solve otherwise."""
     n, d, rows = problem.n_rows, problem.rows.n_columns, problem.rows
-    if min(n, d) > MOST_COLUMNS or (n < d and not is_by_rows(problem)):
+    if min(n, d) > MOST_COLUMNS:
         return False
+    if n < d and not is_by_rows(problem):
+        return not rows.is_sparse() and d <= min(MOST_COLUMNS, MOST_FOR_ROW * n)
     return method.name in ("newton", "lazy-newton") or not rows.is_sparse() or d * d <= MOST_FOR_STORED * n_entries(rows)
 
 

@@ -19,10 +19,13 @@ from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression
 from finitesum.estimators.solvers import as_solver
 from finitesum.methods.newton.lazy_newton import LazyNewtonState
+from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.used_columns import in_used_columns
 from finitesum.running.driver import Result
 
@@ -96,11 +99,16 @@ def solve_path(
 ) -> list[Result]:
     """Return the results for falling strengths, the first of which is the problem's, from one start or from one each.
 
-    The method is that for the last one > 0, where the time goes, and treats all of them.
+    The method is that for the last one > 0, where the time goes, and treats all of them; with fewer rows than columns and
+    an l1 penalty one that has Hessians of the columns of a solution alone, from one strength to the next.
     """
     results: list[Result] = []
     last = with_alpha(estimator, first, float(([alpha for alpha in alphas if alpha > 0.0] or alphas)[-1]))
     method = as_solver(estimator.solver, estimator.step_size, last, tol=estimator.tol, n_threads=n_threads)
+    is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
+    if is_auto and len(alphas) > 1 and isinstance(method.method, Newton) and _has_few_columns(last):
+        name = "coordinate-descent" if math.isfinite(last.loss.curvature_bound()) else "working-set-newton"
+        method = as_solver(name, "auto", last, tol=estimator.tol, n_threads=n_threads)
     for k, alpha in enumerate(alphas):
         problem = with_alpha(estimator, first, float(alpha))
         earlier = carried(problem, results[-1]) if results and starts is None else None
@@ -114,6 +122,13 @@ def solve_path(
             results[-1].state = None  # a memory as large as the data, and of no more use
         results.append(result)
     return results
+
+
+def _has_few_columns(problem: Problem) -> bool:
+    """Return whether solutions have fewer columns than there are: with an l1 penalty and fewer rows than columns."""
+    is_net = isinstance(problem.penalty, ElasticNet) and not (problem.is_smooth or problem.is_constrained)
+    is_known = isinstance(problem.rows, DenseRows | CSRRows) and problem.n_outputs == 1
+    return is_net and is_known and problem.convex and problem.loss.is_smooth() and problem.n_rows < problem.rows.n_columns
 
 
 def with_alpha(estimator: Any, problem: Problem, alpha: float) -> Any:

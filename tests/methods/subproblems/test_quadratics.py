@@ -9,6 +9,7 @@ from sklearn.datasets import load_breast_cancer
 
 from finitesum import Problem, minimize
 from finitesum.constraints import Box, HalfSpace, L1Ball, L2Ball, NonNegative, Simplex
+from finitesum.core.jit import without_stand_ins
 from finitesum.evaluation.hessian import hessian_of
 from finitesum.methods.subproblems import active_set
 from finitesum.methods.subproblems.lattice import nearest_combination
@@ -201,3 +202,18 @@ def test_coordinates_that_pass_their_bounds_are_fixed_at_once(monkeypatch):
     assert np.abs(w - np.clip(w - (g + H @ w), -0.01, 0.01)).max() <= 1e-13 * np.abs(H).max()
     assert np.count_nonzero(np.abs(w) == 0.01) > 20
     assert len(factors) < 15
+
+
+def test_coordinate_descent_goes_on_while_it_saves_steps_of_the_active_set(monkeypatch):
+    """A weak l1 penalty with fewer rows than columns: after 100 passes far more coordinates are free than in the end."""
+    factors, rng = [], np.random.default_rng(0)
+    monkeypatch.setattr(active_set, "solve_spd", lambda *given: factors.append(given[1].size) or solve_spd(*given))
+    A = rng.standard_normal((80, 400)) * np.exp(rng.normal(0.0, 0.7, 400))
+    A[:, 1:] += 0.5 * A[:, :-1]
+    H, g, y = A.T @ A / 80.0, -A.T @ rng.standard_normal(80) / 80.0, np.zeros(400)
+    term = Problem.linear(np.eye(400), y, loss="squared", alpha=1e-3 * np.abs(g).max(), l1_ratio=1.0).term
+    with without_stand_ins():
+        w = minimise_model(term, H, g, y, 1e-12)
+    assert term.optimality(w, g + H @ w) <= 1e-11
+    assert np.count_nonzero(w) <= 80
+    assert len(factors) < 60

@@ -2,16 +2,21 @@
 
 The model of strength a is w'G w / 2 - r'w + a sum_j (q_j w_j^2 / 2 + t_j |w_j|). Each is started at the minimiser for the
 strength before. A sweep over all coordinates alternates with sweeps over those that are not 0, which cost little: a
-coordinate that stays at 0 reads one number, its slope, which is updated with each coordinate that moves.
+coordinate that stays at 0 reads one number, its slope, which is updated with each coordinate that moves. Where few are not
+0 these sweeps are on their own part of G, and the slopes of the others are updated once, behind the last one.
 """
 
 import numpy as np
 
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.jit import kernel, kernel_part
 
-#: Sweeps for one strength, at most, and those over coordinates that are not 0 between two over all.
+#: Sweeps for one strength, at most, and those over coordinates that are not 0 between two over all; on a part of the matrix
+#: those that take as long.
 MOST_SWEEPS, SWEEPS_BETWEEN = 100, 10
+
+#: Coordinates for each one that is not 0, from which sweeps over these are on a part of the matrix.
+PACKED = 2
 
 #: The change of a slope in a sweep, relative to the tolerance as a norm, at which a model is solved.
 CLOSE = 0.2
@@ -45,6 +50,26 @@ def _sweep(gram: Matrix, quadratic: Vector, thresholds: Vector, w: Vector, slope
     return largest
 
 
+@kernel_part
+def _take_part(gram: Matrix, chosen: Indices, part: Matrix) -> None:
+    """Write the part of G with the chosen coordinates."""
+    for a in range(chosen.size):
+        row = gram[chosen[a]]
+        for b in range(chosen.size):
+            part[a, b] = row[chosen[b]]
+
+
+@kernel_part
+def _put_part(gram: Matrix, chosen: Indices, own: Vector, w: Vector, slopes: Vector) -> None:
+    """Set the chosen coordinates to `own`, and update the slopes of all."""
+    for a in range(chosen.size):
+        j = chosen[a]
+        change, row = own[a] - w[j], gram[j]
+        w[j] = own[a]
+        for k in range(w.size):
+            slopes[k] += change * row[k]
+
+
 @kernel
 def _descend(
     gram: Matrix,
@@ -58,13 +83,30 @@ def _descend(
 ) -> None:
     """Write the minimisers for all strengths; w and slopes = G w - r are those of the last then."""
     for k in range(strengths.size):
-        of_squares, of_sizes, n_between, moved_only = strengths[k] * quadratic, strengths[k] * thresholds, 0, False
-        for _ in range(MOST_SWEEPS):
-            largest = _sweep(gram, of_squares, of_sizes, w, slopes, moved_only)
-            if largest <= enough and not moved_only:
+        of_squares, of_sizes = strengths[k] * quadratic, strengths[k] * thresholds
+        n_sweeps = 0.0
+        while n_sweeps < MOST_SWEEPS:
+            n_sweeps += 1.0
+            if _sweep(gram, of_squares, of_sizes, w, slopes, False) <= enough:
                 break
-            n_between = n_between + 1 if moved_only else 0
-            moved_only = not largest <= enough and n_between < SWEEPS_BETWEEN
+            chosen = np.flatnonzero(w)
+            is_packed = PACKED * chosen.size <= w.size
+            part, own = np.empty((0, 0)), w[:0]
+            if is_packed:
+                part, own = np.empty((chosen.size, chosen.size)), w[chosen]
+                own_slopes, own_squares, own_sizes = slopes[chosen], of_squares[chosen], of_sizes[chosen]
+                _take_part(gram, chosen, part)
+            share = chosen.size / w.size if is_packed else 1.0  # of a sweep's time on the whole matrix
+            for _ in range(int(SWEEPS_BETWEEN / max(share, 1.0 / w.size))):
+                n_sweeps += share
+                if is_packed:
+                    largest = _sweep(part, own_squares, own_sizes, own, own_slopes, True)
+                else:
+                    largest = _sweep(gram, of_squares, of_sizes, w, slopes, True)
+                if largest <= enough:
+                    break
+            if is_packed:
+                _put_part(gram, chosen, own, w, slopes)
         points[k] = w
 
 
