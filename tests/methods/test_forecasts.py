@@ -74,6 +74,17 @@ def test_conjugate_gradients_are_not_compared_where_they_have_no_rate():
     assert "newton-cg" in forecasts.known_methods(problem_of(**{**flat, "n": 400}))
 
 
+@pytest.mark.parametrize(
+    ("given", "has_hessians"), [({}, False), ({"loss": "poisson"}, True), ({"n": 400}, True), ({"l1_ratio": 0.0}, True)]
+)
+def test_hessians_of_all_columns_are_not_compared_with_few_columns_of_a_sparse_solution(given, has_hessians):
+    given = {"n": 60, "l1_ratio": 0.5, "loss": "squared", **given}
+    X = np.random.default_rng(0).standard_normal((given.pop("n"), 90))
+    known = forecasts.known_methods(Problem.linear(X, np.abs(X[:, 0]), alpha=1e-2, **given))
+    assert ("newton" in known) == has_hessians
+    assert ("coordinate-descent" in known) == (given["l1_ratio"] > 0.0)
+
+
 def test_the_squared_loss_with_an_l1_penalty_has_figures_of_its_own():
     lasso = problem_of(l1_ratio=1.0, loss="squared")
     features = forecasts.features_of(lasso, 1e-6)
