@@ -25,7 +25,7 @@ from scipy.sparse.linalg import eigsh
 
 from finitesum.constraints import Polyhedron
 from finitesum.constraints.multipliers import multipliers_of
-from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
 from finitesum.methods.subproblems import faces, group_models, output_models
@@ -46,7 +46,8 @@ OF_CALLS, OF_PRODUCTS, OF_FACTOR = 5e5, 5.0, 0.2
 #: The change of a slope in a pass, relative to the tolerance as a norm, at which coordinate descent ends.
 CLOSE = 0.5
 
-#: Multipliers of an l1 ball that are tried, at most, and what they differ by, relatively, where they are the same.
+#: Multipliers of an l1 ball that are tried before passes become more, and what they differ by, relatively, where they are
+#: the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
 #: Variables up to which coordinate descent in arrays takes as many passes as the kernel, and up to which it goes by faces,
@@ -280,29 +281,33 @@ def _started(
 ) -> Vector:
     """Return a point of the set with most of the minimiser's active set, by coordinate descent from one, w.
 
+    A point that no coordinate at rest is asked to leave may be near already: few passes show whether others come to rest.
     With a tolerance it is the minimiser to that accuracy, where that takes few passes. Passes go on, twice as many as
     before, while they take less time than steps of the active set would for what the last ones changed in it. An intercept
     follows the other coordinates beside columns far from 0, which so see centred ones.
     """
     slope = gradient + hessian @ (w - y)
     if intervals.sizes.size and not intervals.is_equal:
-        return _started_in_ball(intervals, hessian, gradient, y, w.copy(), slope)
-    if not intervals.is_equal and not is_settled(intervals, w, slope):
-        w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
-        limits, change = (intervals.thresholds, intervals.lower, intervals.upper), CLOSE * tolerance / math.sqrt(w.size)
-        goes = _descend_beside_intercept if has_intercept and _is_far_from_centred(hessian) else descend
-        n_passes, is_worth, face = DESCENT_PASSES, True, intervals.face(w)
-        while is_worth and not goes(hessian, w, slope, *limits, (n_passes, most_settled, change)):
-            before, face = face, intervals.face(w)
-            n_passes *= 2
-            n_changed, n_free = int(np.count_nonzero(face != before)), int(np.count_nonzero(w))
-            is_worth = n_changed * _multiplications(w.size, n_free) > n_passes * n_free * w.size
+        return _started_in_ball(intervals, hessian, gradient, y, w, slope)
+    is_near, is_small = is_settled(intervals, w, slope), w.size <= FEW_COORDINATES
+    if intervals.is_equal or (is_near and is_small):
+        return w
+    w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
+    n_passes, most_first = (SETTLED_PASSES, SETTLED_PASSES) if is_near else (DESCENT_PASSES, most_settled)
+    limits, change = (intervals.thresholds, intervals.lower, intervals.upper), CLOSE * tolerance / math.sqrt(w.size)
+    goes = _descend_beside_intercept if has_intercept and _is_far_from_centred(hessian) else descend
+    face, is_worth, ends = intervals.face(w), True, (n_passes, most_first, change)
+    while is_worth and not goes(hessian, w, slope, *limits, ends):
+        before, face, n_passes = face, intervals.face(w), 2 * n_passes
+        is_worth, ends = _is_worth(n_passes, w, face != before), (n_passes, most_settled, change)
     return w
 
 
-def _multiplications(size: int, n_free: int) -> float:
-    """Return how many multiplications of coordinate descent take as long as a step of the active set."""
-    return OF_CALLS + OF_PRODUCTS * size**2 + OF_FACTOR * n_free**3
+def _is_worth(n_passes: int, w: Vector, changed: Flags) -> bool:
+    """Return whether passes of coordinate descent take less time than a step of the active set for each that changed."""
+    n_free = int(np.count_nonzero(w))
+    of_step = OF_CALLS + OF_PRODUCTS * w.size**2 + OF_FACTOR * n_free**3
+    return bool(np.count_nonzero(changed) * of_step > float(n_passes) * n_free * w.size)
 
 
 def _is_far_from_centred(hessian: Matrix) -> bool:
@@ -330,34 +335,48 @@ def _started_in_ball(
     """Do the same in an l1 ball: a penalty with a multiplier.
 
     The multiplier is found by turns: with that at which the sum of sizes is at its bound on the face of the point,
-    coordinates descend to the next face. Where it is 0 the ball may be too large to matter.
+    coordinates descend to the next face; once it is found, or was tried often, they go on as they do without a ball. Where
+    it is 0 the ball may be too large to matter.
     """
-    sizes, multiplier = intervals.sizes, _multiplier(intervals, slope, w)
+    sizes, multiplier, is_small = intervals.sizes, _multiplier(intervals, slope, w), w.size <= FEW_COORDINATES
     is_inside = w.any() and float(sizes @ np.abs(w)) < (1.0 - 1e-9) * intervals.total
     on_face, is_tried = 0.0 if is_inside else multiplier, False
-    for k in range(MOST_MULTIPLIERS):
+    k, n_passes, face, around = 0, DESCENT_PASSES, intervals.face(w), (0.0, math.inf)
+    is_near, start = is_settled(intervals._replace(thresholds=intervals.thresholds + multiplier * sizes), w, slope), w
+    if is_small and is_near:
+        return w
+    w = w.copy()
+    while True:
         if on_face == 0.0 and not is_tried and not intervals.thresholds.any():
             is_tried, free = True, y - solve_spd(hessian, gradient)
             if sizes @ np.abs(free) <= intervals.total:
                 return free
         thresholds = intervals.thresholds + multiplier * sizes
-        if k == 0 and is_settled(intervals._replace(thresholds=thresholds), w, slope):
-            return w
-        ends = DESCENT_PASSES, SETTLED_PASSES, 0.0
-        descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, ends)
-        before, on_face = multiplier, _multiplier_on_face(intervals, hessian, slope, w)
+        ends = n_passes, SETTLED_PASSES if is_small or is_near else DESCENT_PASSES, 0.0
+        has_ended = descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, ends)
+        before, last, face = multiplier, face, intervals.face(w)
+        if is_near and has_ended and (face == last).all():
+            return start
+        is_near, is_large = False, float(sizes @ np.abs(w)) > intervals.total
+        around = (max(around[0], before), around[1]) if is_large else (around[0], min(around[1], before))
+        on_face = _multiplier_on_face(intervals, hessian, slope, w)
         multiplier = min(max(on_face, 0.3 * before), 3.0 * before)
-        if abs(multiplier - before) <= SAME_MULTIPLIER * before:
-            break
+        if not is_small and (multiplier > before) != is_large:  # H is singular on the face, or w not yet the minimiser
+            multiplier = 0.5 * sum(around) if around[1] < math.inf else 2.0 * before
+        k, is_found = k + 1, abs(multiplier - before) <= SAME_MULTIPLIER * before
+        if is_found or k >= MOST_MULTIPLIERS:
+            n_passes *= 2
+            if (has_ended and is_found) or not _is_worth(n_passes, w, face != last):
+                break
     size = float(sizes @ np.abs(w))
     is_near = 0.9 * intervals.total < size  # where the multiplier is that of the minimiser, the sum is at its bound
     return np.where(sizes > 0.0, w * (intervals.total / size), w) if is_near else w
 
 
 def _multiplier(intervals: Intervals, slope: Vector, w: Vector) -> float:
-    """Return a guess at the multiplier of a sum of sizes: that which w and the slope imply; at 0 half of the largest."""
-    if w.any():
-        return max(-float(slope @ w) / intervals.total, 0.0)
+    """Return a guess at the multiplier of a sum of sizes: that which w and the slope imply, or else half of the largest."""
+    if (implied := -float(slope @ w) / intervals.total) > 0.0:
+        return implied
     counted = intervals.sizes > 0.0
     return 0.5 * float(np.max(np.abs(slope[counted]) / intervals.sizes[counted]))
 
