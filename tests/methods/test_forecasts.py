@@ -75,14 +75,18 @@ def test_conjugate_gradients_are_not_compared_where_they_have_no_rate():
 
 
 @pytest.mark.parametrize(
-    ("given", "has_hessians"), [({}, False), ({"loss": "poisson"}, True), ({"n": 400}, True), ({"l1_ratio": 0.0}, True)]
+    ("given", "is_so"), [({}, True), ({"loss": "poisson"}, False), ({"n": 400}, False), ({"l1_ratio": 0.0}, False)]
 )
-def test_hessians_of_all_columns_are_not_compared_with_few_columns_of_a_sparse_solution(given, has_hessians):
-    given = {"n": 60, "l1_ratio": 0.5, "loss": "squared", **given}
+def test_sparse_solutions_on_few_rows_have_coordinate_descent_first_and_other_methods_to_go_on_with(given, is_so):
+    given = {"n": 60, "l1_ratio": 0.5, "loss": "smoothed-hinge", **given}
     X = np.random.default_rng(0).standard_normal((given.pop("n"), 90))
-    known = forecasts.known_methods(Problem.linear(X, np.abs(X[:, 0]), alpha=1e-2, **given))
-    assert ("newton" in known) == has_hessians
-    assert ("coordinate-descent" in known) == (given["l1_ratio"] > 0.0)
+    y = np.abs(X[:, 0]) if given["loss"] == "poisson" else np.sign(X[:, 0])
+    problem = Problem.linear(X, y, alpha=1e-2, **given)
+    assert forecasts.has_few_columns(problem) == is_so
+    if is_so:
+        choice = choose(problem, 1e-6)
+        assert choice.method.name == "coordinate-descent"
+        assert "newton" in [other.method.name for other in choice.others]
 
 
 def test_the_squared_loss_with_an_l1_penalty_has_figures_of_its_own():

@@ -157,8 +157,11 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     if suits_visits and not by_rows:  # which its own forecast knows less well
         rank["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
         is_sure = problem.n_rows <= SURE * problem.dim  # rows at corners are likely to be no more than columns
+    if has_few_columns := forecasts.has_few_columns(problem):
+        rank["coordinate-descent"] = min(rank.values())
     others = sorted(seconds, key=lambda name: (rank[name], name))
-    first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
+    is_near = seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON)
+    first = "newton" if is_near and not has_few_columns else others[0]
     first = "newton" if by_rows else "dual-ascent" if is_sure else first
     others.remove(first := begun if begun in seconds else first)
     if suits_visits:  # what Newton's steps are too many for, corners, they were made for
