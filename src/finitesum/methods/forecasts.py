@@ -305,14 +305,13 @@ def known_methods(problem: Problem) -> list[str]:
     """Return the names of the methods that are compared by their forecasts.
 
     With an l1 penalty alone, on fewer rows than columns, F is flat along many directions: conjugate gradients stall there.
-    Of the two methods on working sets coordinate descent is the faster one, but where rows are many and other methods are;
-    columns of rows in parts are not copied.
+    Columns of rows in parts are not copied.
     """
     if problem.n_outputs > 1:
         return [name for name in OF_CLASSES if name != "multinomial-newton exact" or has_factor(problem)]
     is_flat = problem.term.has_l1 and not problem.term.ridge > 0.0 and problem.n_rows < problem.dim
     unsuited = {"newton-cg"} if is_flat else set()
-    unsuited |= {"coordinate-descent" if is_parted(problem) else "working-set-newton"}
+    unsuited |= {"coordinate-descent"} if is_parted(problem) else set()
     by_visits = ["dual-ascent"] if _has_corners_of_few_rows(problem) else []
     return [name for name in (*_table()[_kind(problem)], *by_visits) if name not in unsuited]
 
