@@ -89,6 +89,15 @@ def test_sparse_solutions_on_few_rows_have_coordinate_descent_first_and_other_me
         assert "newton" in [other.method.name for other in choice.others]
 
 
+@pytest.mark.parametrize(("n", "has_factor"), [(30, False), (90, True)])
+def test_factors_of_classes_on_few_rows_are_not_compared(n, has_factor):
+    problem = Problem.linear(
+        np.random.default_rng(0).standard_normal((n, 60)), np.arange(n) % 3, loss="multinomial", alpha=0.1
+    )
+    assert ("multinomial-newton exact" in forecasts.known_methods(problem)) == has_factor
+    assert {"multinomial-newton cg", "multinomial-lbfgs"} <= set(forecasts.known_methods(problem))
+
+
 def test_the_squared_loss_with_an_l1_penalty_has_figures_of_its_own():
     lasso = problem_of(l1_ratio=1.0, loss="squared")
     features = forecasts.features_of(lasso, 1e-6)
