@@ -74,21 +74,6 @@ def test_conjugate_gradients_are_not_compared_where_they_have_no_rate():
     assert "newton-cg" in forecasts.known_methods(problem_of(**{**flat, "n": 400}))
 
 
-@pytest.mark.parametrize(
-    ("given", "is_so"), [({}, True), ({"loss": "poisson"}, False), ({"n": 400}, False), ({"l1_ratio": 0.0}, False)]
-)
-def test_sparse_solutions_on_few_rows_have_coordinate_descent_first_and_other_methods_to_go_on_with(given, is_so):
-    given = {"n": 60, "l1_ratio": 0.5, "loss": "smoothed-hinge", **given}
-    X = np.random.default_rng(0).standard_normal((given.pop("n"), 90))
-    y = np.abs(X[:, 0]) if given["loss"] == "poisson" else np.sign(X[:, 0])
-    problem = Problem.linear(X, y, alpha=1e-2, **given)
-    assert forecasts.has_few_columns(problem) == is_so
-    if is_so:
-        choice = choose(problem, 1e-6)
-        assert choice.method.name == "coordinate-descent"
-        assert "newton" in [other.method.name for other in choice.others]
-
-
 @pytest.mark.parametrize(("n", "has_factor"), [(30, False), (90, True)])
 def test_factors_of_classes_on_few_rows_are_not_compared(n, has_factor):
     problem = Problem.linear(

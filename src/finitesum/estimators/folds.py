@@ -3,8 +3,9 @@
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
 Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with fewer rows
 than columns (`finitesum.running.few_rows_paths`), and with several classes and a Hessian that is cheap
-(`finitesum.running.class_paths`). Which of these it is depends on the method for the smallest penalty. The fit to all rows
-begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
+(`finitesum.running.class_paths`). Which of these it is depends on the method for the smallest penalty, but with an l1
+penalty on few columns. The fit to all rows begins at the mean of the folds' solutions, which is as near to its own as 1/n,
+where each fold's is as near as sqrt(1/n).
 """
 
 from copy import copy
@@ -47,7 +48,8 @@ NUMBERS, MOST_NUMBERS = 20.0, 5e7
 #: all rows, which nothing makes up for.
 L1_ROWS = 15
 
-#: Columns up to which they are, whatever method there is for one of them: steps by models of all columns take little then.
+#: Variables up to which folds with an l1 penalty are solved together where a method on few columns suits a single problem:
+#: steps by models of all columns take little time then.
 L1_COLUMNS = 250
 
 #: The error, in standard errors, of the points of all rows at which folds with several classes have their Hessians.

@@ -7,8 +7,8 @@ With the intercept at its best, b = mean_y - mean'w, the mean squared loss of so
 so that all fits of the rows are minimisers of models in d numbers. The sums of a fold are those of all rows less those of
 the rows that it leaves out, unless these are nearly all of a column: folds that are a partition need one Gram matrix.
 Columns are taken less their mean over all rows before they are multiplied, so that columns far from 0 lose no digits.
-With an l2 penalty alone and fewer rows than columns the n x n matrix of the rows' products takes its place; with others G
-is made of dense rows that are not many fewer than their columns.
+With an l2 penalty alone and fewer rows than columns the n x n matrix of the rows' products takes its place; with an l1
+penalty G is made of dense rows that are not many fewer than their columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,8 +44,8 @@ MOST_COLUMNS = 3000
 #: Entries of a Gram matrix for each stored number of sparse rows, at most.
 MOST_FOR_STORED = 16
 
-#: Columns for each row of dense data, at most, where the Gram matrix has more entries than these: coordinate descent on the
-#: columns of a solution takes less time beyond.
+#: Columns for each row of dense data with an l1 penalty, at most, where rows are fewer than columns: coordinate descent on
+#: the columns of a solution takes less time beyond.
 MOST_FOR_ROW = 5
 
 #: The part of a column's square that a fold must keep for its sums to be a difference.
@@ -98,7 +98,7 @@ def has_gram_paths(problem: Problem, method: Any) -> bool:
     if min(n, d) > MOST_COLUMNS:
         return False
     if n < d and not is_by_rows(problem):
-        return not rows.is_sparse() and d <= min(MOST_COLUMNS, MOST_FOR_ROW * n)
+        return problem.term.has_l1 and not rows.is_sparse() and d <= min(MOST_COLUMNS, MOST_FOR_ROW * n)
     return method.name in ("newton", "lazy-newton") or not rows.is_sparse() or d * d <= MOST_FOR_STORED * n_entries(rows)
 
 

@@ -18,6 +18,7 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression
 from finitesum.estimators.solvers import as_solver
+from finitesum.methods.base import Alternative
 from finitesum.methods.newton.lazy_newton import LazyNewtonState
 from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.stale_hessian import factor_of
@@ -99,16 +100,19 @@ def solve_path(
 ) -> list[Result]:
     """Return the results for falling strengths, the first of which is the problem's, from one start or from one each.
 
-    The method is that for the last one > 0, where the time goes, and treats all of them; with fewer rows than columns and
-    an l1 penalty one that has Hessians of the columns of a solution alone, from one strength to the next.
+    The method is that for the last one > 0, where the time goes, and treats all of them; in the place of Newton's method,
+    with an l1 penalty and fewer rows than columns, one that has Hessians of the columns of a solution alone.
     """
     results: list[Result] = []
     last = with_alpha(estimator, first, float(([alpha for alpha in alphas if alpha > 0.0] or alphas)[-1]))
     method = as_solver(estimator.solver, estimator.step_size, last, tol=estimator.tol, n_threads=n_threads)
     is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
-    if is_auto and len(alphas) > 1 and isinstance(method.method, Newton) and _has_few_columns(last):
+    if is_auto and len(alphas) > 1 and isinstance(method.method, Newton) and _is_sparse_and_wide(last):
         name = "coordinate-descent" if math.isfinite(last.loss.curvature_bound()) else "working-set-newton"
-        method = as_solver(name, "auto", last, tol=estimator.tol, n_threads=n_threads)
+        on_columns = as_solver(name, "auto", last, tol=estimator.tol, n_threads=n_threads)
+        others = Alternative(method.method, method.seconds), *method.others
+        reason = f"a path with an l1 penalty on fewer rows than columns, for the last strength: {method.reason}"
+        method = on_columns._replace(reason=reason, others=others)
     for k, alpha in enumerate(alphas):
         problem = with_alpha(estimator, first, float(alpha))
         earlier = carried(problem, results[-1]) if results and starts is None else None
@@ -124,8 +128,8 @@ def solve_path(
     return results
 
 
-def _has_few_columns(problem: Problem) -> bool:
-    """Return whether solutions have fewer columns than there are: with an l1 penalty and fewer rows than columns."""
+def _is_sparse_and_wide(problem: Problem) -> bool:
+    """Return whether a smooth convex loss has an l1 penalty, and fewer rows than columns, in memory."""
     is_net = isinstance(problem.penalty, ElasticNet) and not (problem.is_smooth or problem.is_constrained)
     is_known = isinstance(problem.rows, DenseRows | CSRRows) and problem.n_outputs == 1
     return is_net and is_known and problem.convex and problem.loss.is_smooth() and problem.n_rows < problem.rows.n_columns

@@ -318,16 +318,6 @@ def known_methods(problem: Problem) -> list[str]:
     return [name for name in (*_table()[_kind(problem)], *by_visits) if name not in unsuited]
 
 
-def has_few_columns(problem: Problem) -> bool:
-    """Return whether a solution has so few columns that Hessians of all of them take longer than passes over these.
-
-    So it is with an l1 penalty, fewer rows than columns and a loss whose curvature has a bound: of 93 such draws Newton's
-    method was faster than coordinate descent on three.
-    """
-    is_wide = problem.term.has_l1 and problem.n_rows < problem.dim
-    return is_wide and not is_parted(problem) and math.isfinite(problem.loss.curvature_bound())
-
-
 def _has_corners_of_few_rows(problem: Problem) -> bool:
     """Return whether dual ascent is compared with Newton's methods for rounded corners."""
     has_corner = isinstance(problem.loss, RoundedCorner) and problem.term.ridge > 0.0 and problem.is_smooth

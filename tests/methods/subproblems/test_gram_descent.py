@@ -1,6 +1,7 @@
 """Coordinate descent for several strengths: against the conditions of the minimum, and from a start."""
 
 import numpy as np
+import pytest
 
 from finitesum.methods.subproblems.gram_descent import minimisers
 
@@ -25,6 +26,20 @@ def test_each_strength_is_solved():
         assert np.abs(slopes + size * np.sign(w))[w != 0.0].max(initial=0.0) <= TOL
         assert (np.abs(slopes)[w == 0.0] <= size[w == 0.0] + TOL).all()
     assert np.count_nonzero(points[0]) < np.count_nonzero(points[-1])
+
+
+@pytest.mark.parametrize("strength", [0.7, 0.02])
+def test_sweeps_on_a_part_of_the_matrix_end_at_the_minimum(strength):
+    """Few coordinates are not 0, of which sweeps see a part of the matrix, or most are."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((300, 40))
+    gram, right = rows.T @ rows / 300.0, rows.T @ rng.standard_normal(300) / 300.0
+    largest = np.abs(right).max()
+    (w,) = minimisers(gram, right, np.array([strength * largest]), np.zeros(40), np.ones(40), TOL)
+    slopes, size = gram @ w - right, strength * largest
+    assert (np.count_nonzero(w) < 20) == (strength > 0.1)
+    assert np.abs(slopes + size * np.sign(w))[w != 0.0].max() <= TOL
+    assert (np.abs(slopes)[w == 0.0] <= size + TOL).all()
 
 
 def test_a_start_changes_nothing_but_the_sweeps():

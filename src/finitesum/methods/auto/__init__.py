@@ -2,10 +2,10 @@
 
 Least squares in few columns are one step of Newton's method, or products where these are likely to take less than a
 factor. With any other smooth loss and an elastic net, Newton's method, lazy Newton, Newton-CG and, with an l1 penalty,
-Newton on working sets, for hinges that are rounded at their corner dual ascent where rows are few, are compared by
-forecasts of their seconds (`finitesum.methods.forecasts`); the driver changes to another one in mid-run where the first
-does worse than its forecast (`finitesum.running.handover`). On sets that couple coordinates a run begins with
-accelerated gradients where these may be as fast as Newton's method, which goes on where they are not
+coordinate descent and Newton on working sets, for hinges that are rounded at their corner dual ascent where rows are
+few, are compared by forecasts of their seconds (`finitesum.methods.forecasts`); the driver changes to another one in
+mid-run where the first does worse than its forecast (`finitesum.running.handover`). On sets that couple coordinates a
+run begins with accelerated gradients where these may be as fast as Newton's method, which goes on where they are not
 (`finitesum.methods.set_forecasts`); on boxes and signs it is compared with coordinate descent. Functions of batches
 with Hessians go to lazy Newton, or to Newton-CG where they have many variables or are not convex; components that are
 objects or callables to A-CIAG where they have Hessians, and to SVRG, whose step is safe without constants, where they
@@ -157,11 +157,8 @@ def _by_forecast(problem: Problem, shape: str, options: dict[str, Any], tol: flo
     if suits_visits and not by_rows:  # which its own forecast knows less well
         rank["dual-ascent"] = min(seconds["dual-ascent"], seconds["newton-cg"])
         is_sure = problem.n_rows <= SURE * problem.dim  # rows at corners are likely to be no more than columns
-    if has_few_columns := forecasts.has_few_columns(problem):
-        rank["coordinate-descent"] = min(rank.values())
     others = sorted(seconds, key=lambda name: (rank[name], name))
-    is_near = seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON)
-    first = "newton" if is_near and not has_few_columns else others[0]
+    first = "newton" if seconds.get("newton", math.inf) <= min(NEAR * seconds[others[0]], SOON) else others[0]
     first = "newton" if by_rows else "dual-ascent" if is_sure else first
     others.remove(first := begun if begun in seconds else first)
     if suits_visits:  # what Newton's steps are too many for, corners, they were made for

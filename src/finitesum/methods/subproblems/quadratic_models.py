@@ -126,6 +126,7 @@ def descend(
 def _descend_in_arrays(
     hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
 ) -> bool:
+    """Do the same, but for what is returned: more passes would not pay here, so that they count as ended."""
     limits = thresholds, lower, upper
     if w.size <= FEW_COORDINATES:
         faces.descend(hessian, w, gradient, limits, ends)
@@ -289,8 +290,10 @@ def _started(
     slope = gradient + hessian @ (w - y)
     if intervals.sizes.size and not intervals.is_equal:
         return _started_in_ball(intervals, hessian, gradient, y, w, slope)
+    if intervals.is_equal:
+        return w
     is_near, is_small = is_settled(intervals, w, slope), w.size <= FEW_COORDINATES
-    if intervals.is_equal or (is_near and is_small):
+    if is_near and is_small:
         return w
     w, most_settled = w.copy(), DESCENT_PASSES if tolerance > 0.0 else SETTLED_PASSES
     n_passes, most_first = (SETTLED_PASSES, SETTLED_PASSES) if is_near else (DESCENT_PASSES, most_settled)
@@ -304,7 +307,10 @@ def _started(
 
 
 def _is_worth(n_passes: int, w: Vector, changed: Flags) -> bool:
-    """Return whether passes of coordinate descent take less time than a step of the active set for each that changed."""
+    """Return whether passes of coordinate descent take less time than a step of the active set for each that changed.
+
+    Coordinates that are not 0 count as free, which those at another bound of a box are not.
+    """
     n_free = int(np.count_nonzero(w))
     of_step = OF_CALLS + OF_PRODUCTS * w.size**2 + OF_FACTOR * n_free**3
     return bool(np.count_nonzero(changed) * of_step > float(n_passes) * n_free * w.size)
@@ -355,7 +361,7 @@ def _started_in_ball(
         ends = n_passes, SETTLED_PASSES if is_small or is_near else DESCENT_PASSES, 0.0
         has_ended = descend(hessian, w, slope, thresholds, intervals.lower, intervals.upper, ends)
         before, last, face = multiplier, face, intervals.face(w)
-        if is_near and has_ended and (face == last).all():
+        if is_near and has_ended and (face == last).all():  # the start has the sum at its bound, w not
             return start
         is_near, is_large = False, float(sizes @ np.abs(w)) > intervals.total
         around = (max(around[0], before), around[1]) if is_large else (around[0], min(around[1], before))
@@ -369,8 +375,8 @@ def _started_in_ball(
             if (has_ended and is_found) or not _is_worth(n_passes, w, face != last):
                 break
     size = float(sizes @ np.abs(w))
-    is_near = 0.9 * intervals.total < size  # where the multiplier is that of the minimiser, the sum is at its bound
-    return np.where(sizes > 0.0, w * (intervals.total / size), w) if is_near else w
+    is_at_bound = 0.9 * intervals.total < size  # where the multiplier is that of the minimiser
+    return np.where(sizes > 0.0, w * (intervals.total / size), w) if is_at_bound else w
 
 
 def _multiplier(intervals: Intervals, slope: Vector, w: Vector) -> float:
