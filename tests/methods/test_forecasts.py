@@ -74,11 +74,10 @@ def test_conjugate_gradients_are_not_compared_where_they_have_no_rate():
     assert "newton-cg" in forecasts.known_methods(problem_of(**{**flat, "n": 400}))
 
 
-@pytest.mark.parametrize(("n", "has_factor"), [(30, False), (90, True)])
-def test_factors_of_classes_on_few_rows_are_not_compared(n, has_factor):
-    problem = Problem.linear(
-        np.random.default_rng(0).standard_normal((n, 60)), np.arange(n) % 3, loss="multinomial", alpha=0.1
-    )
+@pytest.mark.parametrize(("n", "has_factor"), [(30, True), (220, False), (260, True)])
+def test_large_factors_of_classes_on_few_rows_are_not_compared(n, has_factor):
+    X = np.random.default_rng(0).standard_normal((n, 240))
+    problem = Problem.linear(X, np.arange(n) % 3, loss="multinomial", alpha=0.1)
     assert ("multinomial-newton exact" in forecasts.known_methods(problem)) == has_factor
     assert {"multinomial-newton cg", "multinomial-lbfgs"} <= set(forecasts.known_methods(problem))
 
