@@ -19,7 +19,7 @@ from finitesum.core.threads import limited_blas, map_tasks
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.path import path_of_classes, with_alpha
-from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.solvers import as_solver, is_auto
 from finitesum.evaluation.row_space import from_row_space, is_wide, products_of_rows, row_space
 from finitesum.evaluation.samples import evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import with_zeros
@@ -83,15 +83,18 @@ class Paths(NamedTuple):
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows at the last C."""
     method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
-    is_auto = isinstance(estimator.solver, str) and estimator.solver == "auto"
-    is_free = is_auto and isinstance(problem.penalty, ElasticNet)
+    is_free = is_auto(estimator.solver) and isinstance(problem.penalty, ElasticNet)
     is_suited = may_be_together(method, problem) and (problem.is_smooth or not problem.is_constrained)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
     is_free = is_free and isinstance(method, LazyNewton | Newton)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and np.isfinite(Cs).all() and is_wide(problem):
         return _few_rows(estimator, problem, data, folds, Cs)
-    is_free = is_auto and isinstance(method, MultinomialLBFGS | MultinomialNewton | Newton) and problem.is_smooth
+    is_free = (
+        is_auto(estimator.solver)
+        and isinstance(method, MultinomialLBFGS | MultinomialNewton | Newton)
+        and problem.is_smooth
+    )
     is_free = is_free and problem.n_outputs > 1 and isinstance(problem.penalty, ElasticNet)
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
     if is_free and has_cheap_hessian(problem):

@@ -23,7 +23,7 @@ from finitesum.core.symmetric import mirrored
 from finitesum.core.threads import limited_blas, map_tasks
 from finitesum.estimators.covariance import centred_gram
 from finitesum.estimators.gram_minimisers import FEW_COLUMNS, MANY_STRENGTHS, Family, Quadratic, minimisers_of
-from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.solvers import as_solver, is_auto
 from finitesum.evaluation.hessian import add_gram
 from finitesum.losses.regression import Squared
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -86,10 +86,9 @@ def _term(estimator: Any, problem: Problem, alpha: float) -> ConvexTerm:
 
 
 def _may_have_paths(estimator: Any, problem: Problem) -> bool:
-    is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
     is_known = isinstance(problem.loss, Squared) and isinstance(problem.rows, DenseRows | CSRRows)
     is_net = estimator.penalty is None and problem.term.is_elastic_net
-    return is_auto and is_known and is_net and problem.n_outputs == 1 and estimator.tol > 0.0
+    return is_auto(estimator.solver) and is_known and is_net and problem.n_outputs == 1 and estimator.tol > 0.0
 
 
 def has_gram_paths(problem: Problem, method: Any) -> bool:

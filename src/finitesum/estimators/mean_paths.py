@@ -17,7 +17,7 @@ from finitesum.estimators.folds import MOST_NUMBERS, NUMBERS, may_be_together
 from finitesum.estimators.gram_paths import Solve
 from finitesum.estimators.path import with_alpha
 from finitesum.estimators.regression_path import rows_of
-from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.solvers import as_solver, is_auto
 from finitesum.evaluation.row_space import is_wide, products_of_rows
 from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import batch_size_for
@@ -108,10 +108,9 @@ def _few_rows(
 
 def _is_kind(estimator: Any, problem: Problem) -> bool:
     """Return whether a loss of a mean with an elastic net is left to us."""
-    is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
     is_mean = hasattr(problem.loss, "link_of") and problem.loss.is_smooth() and problem.convex
     is_net = estimator.penalty is None and isinstance(problem.penalty, ElasticNet) and not problem.is_constrained
-    return is_auto and is_mean and is_net and problem.n_outputs == 1
+    return is_auto(estimator.solver) and is_mean and is_net and problem.n_outputs == 1
 
 
 def _is_suited(estimator: Any, problem: Problem) -> bool:

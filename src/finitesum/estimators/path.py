@@ -17,7 +17,7 @@ from finitesum.core.threads import limited_blas
 from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression
-from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.solvers import as_solver, is_auto
 from finitesum.methods.base import Alternative
 from finitesum.methods.newton.lazy_newton import LazyNewtonState
 from finitesum.methods.newton.newton import Newton
@@ -106,8 +106,7 @@ def solve_path(
     results: list[Result] = []
     last = with_alpha(estimator, first, float(([alpha for alpha in alphas if alpha > 0.0] or alphas)[-1]))
     method = as_solver(estimator.solver, estimator.step_size, last, tol=estimator.tol, n_threads=n_threads)
-    is_auto = isinstance(estimator.solver, str) and estimator.solver.lower() == "auto"
-    if is_auto and len(alphas) > 1 and isinstance(method.method, Newton) and _is_sparse_and_wide(last):
+    if is_auto(estimator.solver) and len(alphas) > 1 and isinstance(method.method, Newton) and _is_sparse_and_wide(last):
         name = "coordinate-descent" if math.isfinite(last.loss.curvature_bound()) else "working-set-newton"
         on_columns = as_solver(name, "auto", last, tol=estimator.tol, n_threads=n_threads)
         others = Alternative(method.method, method.seconds), *method.others

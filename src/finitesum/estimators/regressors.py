@@ -12,6 +12,7 @@ from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import LinearEstimator, checked_weights
 from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
+from finitesum.estimators.solvers import is_auto
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.evaluation.outputs import objectives_of_outputs
 from finitesum.losses import Loss, LossName, Squared, as_loss
@@ -171,8 +172,8 @@ random_state, verbose, warm_start, n_threads, callback, measure_every
         """Return whether several targets may be one problem: of squares, where nobody sees runs of single ones."""
         is_watched = self.callback is not None or bool(getattr(self, "_skl_callbacks", [])) or self.warm_start
         is_watched = is_watched or self.standard_errors or hasattr(self, "_near")
-        is_auto = isinstance(self.solver, str) and self.solver.lower() == "auto" and self.step_size == "auto"
-        return is_auto and not is_watched and isinstance(self._loss(), Squared)
+        has_choice = is_auto(self.solver) and self.step_size == "auto"
+        return has_choice and not is_watched and isinstance(self._loss(), Squared)
 
     def _note_targets(self, problem: Problem, result: Result) -> None:
         """Set what there is of each target, after a run for all of them."""

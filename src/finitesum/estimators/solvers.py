@@ -15,6 +15,11 @@ from finitesum.methods.base import Choice, Method, SumMethod, is_suited, require
 from finitesum.problems.linear import Problem
 
 
+def is_auto(solver: str | Method) -> bool:
+    """Return whether a method is to be chosen."""
+    return isinstance(solver, str) and solver.lower() == "auto"
+
+
 def as_solver(
     solver: str | Method,
     step_size: Any,

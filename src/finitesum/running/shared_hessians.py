@@ -1,6 +1,7 @@
 """Few Hessians for many points and strengths of a penalty, and the steps that they give."""
 
 import numpy as np
+import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.core.symmetric import mirrored
@@ -21,7 +22,7 @@ class SharedHessians:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.single = problem, may_be_single(problem)
         self.known: list[StaleHessian] = []
-        self._made = without_last(np.zeros((0, problem.dim, problem.dim)))
+        self._made = self._with_reduced(np.zeros((0, problem.dim, problem.dim)))
 
     def nearest(self, points: Matrix) -> Indices:
         """Return which Hessian is nearest to that of each point."""
@@ -37,7 +38,7 @@ class SharedHessians:
     def made(self) -> Hessians:
         """Return the Hessians of the losses as whole matrices; each is made once."""
         if (n_made := len(self._made.whole)) < len(self.known):
-            new = without_last(np.stack([mirrored(hessian.sums) for hessian in self.known[n_made:]]))
+            new = self._with_reduced(np.stack([mirrored(hessian.sums) for hessian in self.known[n_made:]]))
             self._made = Hessians(*(np.concatenate(parts) for parts in zip(self._made, new, strict=True)))
         return self._made
 
@@ -45,7 +46,10 @@ class SharedHessians:
         """Return the mean of x_i x_i', by the first Hessian, whose curvatures differ little where it is at 0."""
         first = self.known[0]
         total = float(first.curvatures @ self.problem.weights)
-        return np.asarray(self.made().whole[0] / (total or 1.0))
+        return mirrored(first.sums) / (total or 1.0)
+
+    def _with_reduced(self, whole: npt.NDArray[np.float64]) -> Hessians:
+        return without_last(whole) if self.problem.has_intercept else Hessians.of_all(whole)
 
     def _distance(self, now: Matrix, hessian: StaleHessian) -> Vector:
         return np.asarray(np.abs(now - hessian.curvatures * self.problem.weights).sum(axis=1))

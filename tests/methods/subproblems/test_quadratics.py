@@ -204,7 +204,7 @@ def test_coordinates_that_pass_their_bounds_are_fixed_at_once(monkeypatch):
 
 
 def descend(hessian, w, gradient, thresholds, lower, upper, ends):
-    """Coordinate descent as `quadratic_models.descend` does it, for which nothing is compiled."""
+    """Coordinate descent as `model_descent.descend` does it, for which nothing is compiled."""
     n_passes, most_settled, tolerance = ends
     n_settled = 0
     for _ in range(n_passes):

@@ -38,7 +38,7 @@ from finitesum.methods.base import Alternative, Choice, Method
 from finitesum.methods.cost_model import costs_of, has_few_rows
 from finitesum.methods.newton import dual_arrays
 from finitesum.methods.rounds import with_or_without_barrier
-from finitesum.methods.subproblems.quadratic_models import FEW_COORDINATES
+from finitesum.methods.subproblems.model_descent import FEW_COORDINATES
 from finitesum.problems.callables import SubgradientProblem
 from finitesum.problems.finite_sum import AnyProblem, FiniteSum
 from finitesum.problems.linear import Problem

@@ -184,7 +184,7 @@ def minimised(
     point, n_refined, sizes = _begun(intervals, start, y), 0, np.abs(hessian)
     flat = max(tolerance, ROUNDING * float((np.abs(gradient) + sizes @ np.abs(y)).max()))  # no slope of a linear piece
     scale = 1.0 / np.sqrt(np.maximum(np.diagonal(hessian), TINY))
-    slope = gradient + hessian @ point.step  # updated where a bound ends a step; computed again before anything is returned
+    slope = gradient + hessian @ point.step  # updated where a bound ends a step, and computed again at a face's minimiser
     for k in range(EXTRA_ROUNDS + 4 * start.size if most_rounds is None else most_rounds):
         step, multipliers = _face_step(intervals, hessian, point, slope)
         along = hessian @ step

@@ -4,7 +4,7 @@ The model of problem p at x_p is g_p'v + v'(H + diag(ridges_p)) v / 2 + sum_j th
 Hessians. Sweeps over all coordinates alternate with sweeps over those that moved, or are not 0, which cost little.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -82,8 +82,13 @@ class Hessians(NamedTuple):
     """Hessians, and what is left of them where the last coordinate is at its minimiser for all values of the others."""
 
     whole: npt.NDArray[np.float64]  # (R, d, d)
-    reduced: npt.NDArray[np.float64]  # (R, d - 1, d - 1); without meaning where a last curvature is 0
+    reduced: npt.NDArray[np.float64]  # (R, d - 1, d - 1); without meaning where a last curvature is 0, empty if not wanted
     ratios: Matrix  # (R, d - 1)  the last row by the last curvature
+
+    @classmethod
+    def of_all(cls, whole: npt.NDArray[np.float64]) -> Self:
+        """Return Hessians whose last coordinate is like the others."""
+        return cls(whole, np.zeros((len(whole), 0, 0)), np.zeros((len(whole), 0)))
 
 
 def without_last(whole: npt.NDArray[np.float64]) -> Hessians:
@@ -109,7 +114,7 @@ def model_steps(
     ridges, thresholds, x, gradients : ndarray, shape (P, d)
     """
     last = hessians.whole[which, -1, -1]
-    if x.shape[1] == 1 or thresholds[:, -1].any() or ridges[:, -1].any() or not (last > 0.0).all():
+    if hessians.ratios.shape[1] == 0 or thresholds[:, -1].any() or ridges[:, -1].any() or not (last > 0.0).all():
         return _minimised(hessians.whole, which, ridges, thresholds, x, gradients)
     ratios = hessians.ratios[which]
     right = gradients[:, :-1] - gradients[:, -1:] * ratios

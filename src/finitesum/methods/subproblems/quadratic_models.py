@@ -26,10 +26,10 @@ from scipy.sparse.linalg import eigsh
 from finitesum.constraints import Polyhedron
 from finitesum.constraints.multipliers import multipliers_of
 from finitesum.core.arrays import Flags, Matrix, Vector
-from finitesum.core.jit import MOST_NUMBERS, array_form, kernel, kernel_part
 from finitesum.core.symmetric import mirrored
-from finitesum.methods.subproblems import faces, group_models, output_models
+from finitesum.methods.subproblems import group_models, output_models
 from finitesum.methods.subproblems.active_set import ROUNDING, is_settled, minimised, on_plane
+from finitesum.methods.subproblems.model_descent import FEW_COORDINATES, descend
 from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.problems.intervals import Intervals
 from finitesum.problems.term import ConvexTerm
@@ -50,10 +50,6 @@ CLOSE = 0.5
 #: the same.
 MOST_MULTIPLIERS, SAME_MULTIPLIER = 8, 0.01
 
-#: Variables up to which coordinate descent in arrays takes as many passes as the kernel, and up to which it goes by faces,
-#: which take as long as the kernel so far, as measured.
-FEW_COORDINATES, MOST_COORDINATES = 64, 2000
-
 #: What a diagonal is raised by, relatively, where the point that was found leaves more than half of the model's optimality,
 #: or is not downhill.
 SHIFTS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
@@ -69,72 +65,6 @@ MOST_STEPS = 10_000
 
 #: Newton steps to the multiplier of an l2 ball, at most: the first is 0, from where each falls short of the root by less.
 MOST_ROOT_STEPS = 60
-
-
-@kernel_part
-def _move(hessian: Matrix, w: Vector, gradient: Vector, j: int, target: float) -> bool:
-    """Move a coordinate; return whether its sign is another then."""
-    before, step = w[j], target - w[j]
-    if step != 0.0:
-        w[j] = target
-        row = hessian[j]
-        for k in range(w.size):
-            gradient[k] += step * row[k]
-    return bool(before > 0.0) != (target > 0.0) or bool(before < 0.0) != (target < 0.0)
-
-
-@kernel
-def descend(
-    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
-) -> bool:
-    """Minimise model + sum_j thresholds_j |w_j| between the bounds along one coordinate after the other.
-
-    gradient = g + H (w - y) is updated along with w. Coordinates that are 0 and stay so when a pass begins are not visited
-    in it. The ends are the most passes, those without a change of signs, and the change of a coordinate's slope up to which
-    it does not count. Returns whether one of the last two was reached.
-    """
-    n_passes, most_settled, tolerance = ends
-    n_settled, moves = 0, np.empty(w.size, dtype=np.bool_)
-    for _ in range(n_passes):
-        changes, largest = False, 0.0
-        for j in range(w.size):
-            moves[j] = w[j] != 0.0 or not abs(gradient[j]) <= thresholds[j]
-        for j in range(w.size):
-            if not moves[j]:
-                continue
-            curvature = hessian[j, j]
-            if curvature > 0.0:
-                target = w[j] - gradient[j] / curvature
-                threshold = thresholds[j] / curvature
-                target = max(target - threshold, 0.0) + min(target + threshold, 0.0)
-                target = min(max(target, lower[j]), upper[j])
-                largest = max(largest, curvature * abs(target - w[j]))
-                changes |= _move(hessian, w, gradient, j, target)
-            elif abs(gradient[j]) < thresholds[j]:  # linear on both sides of 0
-                changes |= _move(hessian, w, gradient, j, min(max(0.0, lower[j]), upper[j]))
-        n_settled = 0 if changes else n_settled + 1
-        if n_settled == most_settled or (largest <= tolerance and not changes):
-            return True
-    return False
-
-
-@array_form(
-    descend,
-    lambda hessian, *_: MOST_NUMBERS * len(hessian) / MOST_COORDINATES,
-    stands_in=lambda hessian, *_: len(hessian) > FEW_COORDINATES,
-)
-def _descend_in_arrays(
-    hessian: Matrix, w: Vector, gradient: Vector, thresholds: Vector, lower: Vector, upper: Vector, ends: Any
-) -> bool:
-    """Do the same, but for what is returned: more passes would not pay here, so that they count as ended."""
-    limits = thresholds, lower, upper
-    if w.size <= FEW_COORDINATES:
-        faces.descend(hessian, w, gradient, limits, ends)
-        return True
-    end = faces.minimised(hessian, gradient, w, limits, ends[2])
-    gradient += hessian @ (end - w)
-    w[:] = end
-    return True
 
 
 def _largest_eigenvalue(hessian: Matrix) -> float:
@@ -363,12 +293,11 @@ def _started_in_ball(
         before, last, face = multiplier, face, intervals.face(w)
         if is_near and has_ended and (face == last).all():  # the start has the sum at its bound, w not
             return start
-        is_near, is_large = False, float(sizes @ np.abs(w)) > intervals.total
-        around = (max(around[0], before), around[1]) if is_large else (around[0], min(around[1], before))
-        on_face = _multiplier_on_face(intervals, hessian, slope, w)
+        is_near, on_face = False, _multiplier_on_face(intervals, hessian, slope, w)
         multiplier = min(max(on_face, 0.3 * before), 3.0 * before)
-        if not is_small and (multiplier > before) != is_large:  # H is singular on the face, or w not yet the minimiser
-            multiplier = 0.5 * sum(around) if around[1] < math.inf else 2.0 * before
+        if not is_small:
+            is_large = float(sizes @ np.abs(w)) > intervals.total
+            multiplier, around = _bracketed(multiplier, before, around, is_too_small=is_large)
         k, is_found = k + 1, abs(multiplier - before) <= SAME_MULTIPLIER * before
         if is_found or k >= MOST_MULTIPLIERS:
             n_passes *= 2
@@ -377,6 +306,19 @@ def _started_in_ball(
     size = float(sizes @ np.abs(w))
     is_at_bound = 0.9 * intervals.total < size  # where the multiplier is that of the minimiser
     return np.where(sizes > 0.0, w * (intervals.total / size), w) if is_at_bound else w
+
+
+def _bracketed(
+    proposed: float, tried: float, around: tuple[float, float], *, is_too_small: bool
+) -> tuple[float, tuple[float, float]]:
+    """Return the next multiplier, and what it lies between, after one that was tried.
+
+    That which the face proposes is on the wrong side where H is singular on it, or the point not yet the minimiser.
+    """
+    below, above = (max(around[0], tried), around[1]) if is_too_small else (around[0], min(around[1], tried))
+    if (proposed > tried) != is_too_small:
+        proposed = 0.5 * (below + above) if above < math.inf else 2.0 * tried
+    return proposed, (below, above)
 
 
 def _multiplier(intervals: Intervals, slope: Vector, w: Vector) -> float:

@@ -21,8 +21,8 @@ import numpy as np
 
 from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems import active_set
+from finitesum.methods.subproblems.model_descent import descend
 from finitesum.methods.subproblems.positive_definite import solve_spd
-from finitesum.methods.subproblems.quadratic_models import descend
 from finitesum.problems.intervals import Intervals
 
 #: Turns, passes of descent in each, at most, and passes without a change of signs after which descent ends.
