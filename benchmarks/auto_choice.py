@@ -47,7 +47,7 @@ FIELDS = ("half", "draw", "method", "seconds", "converged", "passes", "hessian_p
 
 FAMILIES = {"fit": ("dense", "filled", "sparse", "counts"), "check": ("embeddings", "signals", "categories", "text")}
 SMOOTH_LOSSES = ("logistic", "logistic", "logistic", "squared-hinge", "smoothed-hinge", "poisson", "huber")
-OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "coordinate-descent")
+OF_NEWTON = ("newton", "lazy-newton", "newton-cg", "lbfgs", "working-set-newton", "coordinate-descent")
 
 #: Those that are for l1 penalties.
 OF_L1 = ("working-set-newton", "coordinate-descent")
@@ -83,6 +83,9 @@ INDEPENDENT, OF_INDEPENDENT = 7000, ("independent", "binary")
 
 #: The first of the draws with several classes on such columns, and the family of each half.
 INDEPENDENT_CLASSES, OF_CLASSES_TOO = 8000, {"fit": "independent", "check": "binary"}
+
+#: The first of the draws with losses of a mean on such columns.
+INDEPENDENT_MEANS = 9000
 
 #: Kinds of draws that regrets are shown of.
 KINDS = ("l2", "l1", "quadratic l1", "corners", "classes")
@@ -205,11 +208,12 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     """Return draw k in words, what `Problem.linear` is given, and tol."""
     rng = np.random.default_rng([list(FAMILIES).index(half), k])
     family = FAMILIES[half][k % 4] if k < INDEPENDENT else OF_INDEPENDENT[k % 2]
-    family = family if k < INDEPENDENT_CLASSES else OF_CLASSES_TOO[half]
+    has_classes = CLASSES <= k < WITH_L1 or INDEPENDENT_CLASSES <= k < INDEPENDENT_MEANS
+    family = OF_CLASSES_TOO[half] if has_classes and k >= INDEPENDENT_CLASSES else family
     X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4 if k < CLASSES else 8) == 1)
-    if CLASSES <= k < WITH_L1 or k >= INDEPENDENT_CLASSES:
+    if has_classes:
         return _with_classes(rng, family, X)
-    of_means = k // 16 % 3 == 2 if WITH_L1 <= k < QUADRATIC else OF_MEANS <= k < CORNERS
+    of_means = k // 16 % 3 == 2 if WITH_L1 <= k < QUADRATIC else OF_MEANS <= k < CORNERS or k >= INDEPENDENT_MEANS
     X = X * (3.0 / float(np.abs(X).max())) if of_means else X  # so that exp does not overflow
     n, d = X.shape
     signal = X @ rng.standard_normal(d)
@@ -450,10 +454,14 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
         problem = Problem.linear(**given)
         if not problem.loss.is_smooth():
             continue
-        features, best = forecasts.features_of(problem, tol), fastest(lines)
+        known, best = forecasts.features_of(problem, tol), fastest(lines)
         for name in (*OF_NEWTON, *OF_CLASSES):
             if name not in lines or (name in OF_L1 and problem.is_smooth):
                 continue
+            if name == "lbfgs" and "redundancy" not in known:  # which it is not compared for
+                continue
+            needs_all = name == "lbfgs" or problem.n_outputs > 1
+            features = {key: value for key, value in known.items() if needs_all or key != "redundancy"}
             line = lines[name]
             units = [forecasts.Counts(*row) for row in np.eye(3)]
             of_one = np.array([forecasts.terms_of(name, problem, unit) for unit in units])
@@ -491,7 +499,7 @@ def fitted(name: str, seen: list[Observation]) -> dict[str, Any]:
     powers = powers_of(over)
     if name == "lazy-newton":
         powers[1] = np.log(2.0), 0.0, 0.0  # of the sample
-    if name in ("newton-cg", "multinomial-newton cg"):
+    if name in ("newton-cg", "lbfgs", "multinomial-newton cg"):
         powers[1] = -np.inf, 0.0, 0.0
     counts = [np.exp(powers @ [1.0, *(one.features[key] for key in forecasts.OF_COUNTS)]) for one in seen]
     logs = np.array([np.log(one.seconds / (c @ one.of_usual @ prices)) for one, c in zip(seen, counts, strict=True)])

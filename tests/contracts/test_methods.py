@@ -71,6 +71,7 @@ ORACLES = {
             lazy_newton.by_passes(lazy_newton.newton_cg(F, F.loss_name, x, len(orders), 1e-14), FEW_PRODUCTS), len(orders)
         ),
     ),
+    "lbfgs": ({"first_rows": 1000}, lambda F, x, orders: lazy_newton.lbfgs(F, F.loss_name, x, len(orders))),
     "working-set-newton": (
         {"first_columns": 1000},  # all columns
         lambda F, x, orders: islice(lazy_newton.working_set_newton(F, F.loss_name, x, F.costs, 1e-14), len(orders)),
@@ -138,7 +139,7 @@ FORMS = {
 CLOSE = dict.fromkeys(sorted(name for name, cls in METHODS.items() if "nonsmooth" in cls.handles), 1e-9)
 
 #: Methods whose oracle has smooth problems alone, and single-precision curvatures that rounding errors may decide about.
-SMOOTH = ("lazy-newton", "newton-cg", "working-set-newton")
+SMOOTH = ("lazy-newton", "newton-cg", "lbfgs", "working-set-newton")
 CLOSE |= dict.fromkeys((*SMOOTH, "coordinate-descent"), 1e-7)
 
 #: Methods for one kind of problem alone: a problem of this kind, what they say of others, and what they go on to treat.

@@ -133,6 +133,29 @@ def newton_cg(F, loss, x, n_passes, target=1e-10):
         yield x, n_products
 
 
+def lbfgs(F, loss, x, n_passes):
+    """Yield x after the first evaluation and after each step: whole ones where F falls, else and at first searched for."""
+    g, pairs, value = gradient(F, x), [], F.objective(x)
+    yield x
+    diagonal = (F.Z**2).T @ (F.p * curvatures(F, loss, x, 2)) + F.l2
+    diagonal[diagonal <= 0.0] = 1.0
+    for _ in range(n_passes - 1):
+        inverse = np.diag(1.0 / diagonal)
+        if pairs:
+            s, y = pairs[-1]
+            inverse *= (s @ y) / (y @ inverse @ y)
+        direction = -bfgs_inverse(inverse, pairs) @ g
+        first, t, slope = g @ direction, 1.0, gradient(F, x + direction) @ direction
+        falls = slope <= 0.0 or F.objective(x + direction) <= value
+        if not pairs or not falls or slope > 0.9 * abs(first):
+            t = search(F, x, direction, first)
+        end = gradient(F, x + t * direction)
+        pairs = [*pairs, (t * direction, end - g)][-20:]
+        x, g = x + t * direction, end
+        value = F.objective(x)
+        yield x
+
+
 def working_set_newton(F, loss, x, costs, target):
     """Lazy Newton on all columns until a tenth of the gradient is left, read again, and so on: x after every pass."""
     while True:

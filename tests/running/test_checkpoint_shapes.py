@@ -38,7 +38,8 @@ def run_of(name):
 
 
 #: What a run may as well have written: a Hessian of fewer rows, no preconditioner before a step, a smaller working set.
-OTHER_STATES = {("lazy-newton", "state.hessian.members", (29,)), ("newton-cg", "state.diagonal", (0,))}
+OTHER_STATES = {("lazy-newton", "state.hessian.members", (29,))}
+OTHER_STATES |= {(name, "state.diagonal", (0,)) for name in ("newton-cg", "lbfgs")}
 OTHER_STATES |= {("coordinate-descent", "state.columns", (n_columns,)) for n_columns in (0, 1)}
 OTHER_STATES |= {("dual-ascent", "state.active", (n_active,)) for n_active in (0, 29)}
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from finitesum.methods.newton.dual_ascent import DualAscent as DualAscent
     from finitesum.methods.newton.interior_point import InteriorPoint as InteriorPoint
     from finitesum.methods.newton.lazy_newton import LazyNewton as LazyNewton
+    from finitesum.methods.newton.lbfgs import LBFGS as LBFGS
     from finitesum.methods.newton.linear_program import LinearProgram as LinearProgram
     from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS as MultinomialLBFGS
     from finitesum.methods.newton.multinomial_newton import MultinomialNewton as MultinomialNewton
@@ -63,6 +64,7 @@ MethodName = Literal[
     "multinomial-working-set",
     "lazy-newton",
     "newton-cg",
+    "lbfgs",
     "working-set-newton",
     "coordinate-descent",
     "interior-point",

@@ -88,6 +88,9 @@ MOST_OF_CLASSES = 5000
 #: Such variables from which it is not compared where rows are fewer than columns.
 LEAST_OF_FEW_ROWS = 400
 
+#: How alike the columns of dense rows may be (`redundancy_of`) where L-BFGS is compared: of others it is never the fastest.
+MOST_ALIKE = 2.0
+
 #: The features that counts grow with, as powers.
 OF_COUNTS = ("digits", "height")
 
@@ -182,7 +185,9 @@ def features_of(problem: Problem, tol: float) -> dict[str, float]:
 
 
 def _of_loss(problem: Problem) -> dict[str, float]:
-    return {name: float(isinstance(problem.loss, loss)) for name, loss in LOSSES.items()}
+    """Return the features of one output alone: the loss and, where L-BFGS is compared, how alike columns are."""
+    found = {name: float(isinstance(problem.loss, loss)) for name, loss in LOSSES.items()}
+    return found | ({"redundancy": math.log(redundancy_of(problem))} if is_independent(problem) else {})
 
 
 def _of_outputs(problem: Problem) -> dict[str, float]:
@@ -232,7 +237,7 @@ def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:
         of_factor = nanoseconds_of_factor(problem, n) if has_factor(problem) else 0.0
         return [1e-3 * counts.steps, 1e-9 * counts.passes * of_pass, 1e-9 * counts.hessians * of_factor]
     overhead = [1e-3 * counts.steps, 1e-9 * counts.passes * n * costs.gradient]
-    if name == "newton-cg":
+    if name in ("newton-cg", "lbfgs"):
         return overhead
     if name == "coordinate-descent":  # a Hessian is a model, over which it passes
         return [*overhead, 1e-9 * counts.hessians * n * costs.gradient]
@@ -315,11 +320,18 @@ def known_methods(problem: Problem) -> list[str]:
         is_small = problem.n_rows >= problem.rows.n_columns or order_of_factor(problem) < LEAST_OF_FEW_ROWS
         may_factor = has_factor(problem) and is_small
         return [name for name in OF_CLASSES if name != "multinomial-newton exact" or may_factor]
+    unsuited = set() if is_independent(problem) else {"lbfgs"}
     is_flat = problem.term.has_l1 and not problem.term.ridge > 0.0 and problem.n_rows < problem.dim
-    unsuited = {"newton-cg"} if is_flat else set()
+    unsuited |= {"newton-cg"} if is_flat else set()
     unsuited |= {"coordinate-descent"} if is_parted(problem) else set()
     by_visits = ["dual-ascent"] if _has_corners_of_few_rows(problem) else []
     return [name for name in (*_table()[_kind(problem)], *by_visits) if name not in unsuited]
+
+
+def is_independent(problem: Problem) -> bool:
+    """Return whether columns of dense rows depend so little on each other that L-BFGS may need few passes."""
+    is_dense = not (problem.rows.is_sparse() or is_parted(problem))
+    return is_dense and problem.is_smooth and redundancy_of(problem) <= MOST_ALIKE
 
 
 def _has_corners_of_few_rows(problem: Problem) -> bool:

@@ -59,7 +59,7 @@ SURE = 1.5
 FEW_ENTRIES = 1e5
 
 #: Methods that are compared by forecasts and have no matrix of all columns, and those that share no threads.
-NO_MATRIX = "newton-cg", "working-set-newton", "coordinate-descent", "dual-ascent"
+NO_MATRIX = "newton-cg", "lbfgs", "working-set-newton", "coordinate-descent", "dual-ascent"
 WITHOUT_THREADS = "newton", "coordinate-descent", "dual-ascent"
 
 

@@ -193,19 +193,19 @@ class SampledNewton(SumMethod):
         if problem.is_smooth:
             is_searched = wants_search(end.slope, first, end.ratio)
         else:
-            is_searched = self.is_straight and not _falls(problem, state, sample, end)
+            is_searched = self.is_straight and not falls_at(problem, state, sample, end)
             first += problem.term.rise(state.x, state.x + direction)  # at least the slope
         if is_searched:
             t = search(problem, sample, state.x, direction, first)
             majorize = Majorize.ALL if t < 1.0 else state.majorize
             end, n_passes = self.end_of(problem, state, sample, direction, t, majorize), 3
-        while not (falls := _falls(problem, state, sample, end)) and end.t > self.shortest:
+        while not (falls := falls_at(problem, state, sample, end)) and end.t > self.shortest:
             end = self.end_of(problem, state, sample, direction, 0.25 * end.t, Majorize.ALL)
             n_passes += 1
         return end._replace(n_passes=n_passes, falls=falls)
 
 
-def _falls(problem: Problem, state: Any, sample: Sample, end: End) -> bool:
+def falls_at(problem: Problem, state: Any, sample: Sample, end: End) -> bool:
     """Return whether F is lower at the end of a step: where the slope there does not say it, the values do."""
     if end.slope <= 0.0:
         return True
