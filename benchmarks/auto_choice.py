@@ -455,7 +455,7 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
         if not problem.loss.is_smooth():
             continue
         known, best = forecasts.features_of(problem, tol), fastest(lines)
-        for name in (*OF_NEWTON, *OF_CLASSES):
+        for name in OF_CLASSES if problem.n_outputs > 1 else OF_NEWTON:
             if name not in lines or (name in OF_L1 and problem.is_smooth):
                 continue
             if name == "lbfgs" and "redundancy" not in known:  # which it is not compared for

@@ -46,7 +46,10 @@ ORACLES = {
     "newton": ({"step_size": 0.7}, lambda F, w, orders: newton_type.newton(F, w, len(orders), 0.7)),
     "multinomial-newton": ({}, lambda F, w, orders: newton_type.newton_of_outputs(F, w, len(orders))),
     "multinomial-working-set": ({}, lambda F, w, orders: newton_type.working_set_of_outputs(F, w, len(orders))),
-    "multinomial-lbfgs": ({}, lambda F, w, orders: newton_type.lbfgs_of_outputs(F, w, len(orders))),
+    "multinomial-lbfgs": (
+        {"preconditioner": "kronecker"},
+        lambda F, w, orders: newton_type.lbfgs_of_outputs(F, w, len(orders)),
+    ),
 }
 ALL = sorted(ORACLES)
 
@@ -208,6 +211,32 @@ def test_lbfgs_from_a_hessian_of_classes_equals_its_oracle(form, setting, joint,
         np.testing.assert_allclose(state.x, point, rtol=1e-7, atol=1e-7)
     assert state.n_hessians == 2 * np.count_nonzero(problem.weights)
     assert oracle.optimality(state.x) < 0.05 * oracle.optimality(w)
+
+
+@pytest.mark.parametrize(
+    "setting", [{}, {"intercept": True, "weighted": True}, {"loss": "squared", "intercept": True}], ids=ident
+)
+@pytest.mark.parametrize("form", ["dense", "csr32"])
+def test_lbfgs_from_a_diagonal_equals_its_oracle(form, setting):
+    problem, oracle = make_pair(form, **setting)
+    orders, w = orders_of(problem, 6), start(problem)
+    expected = newton_type.lbfgs_of_outputs(oracle, w, 6, is_diagonal=True)
+    method = MultinomialLBFGS("diagonal")
+    for state, point in zip(run(method, problem, w, orders), expected, strict=True):
+        np.testing.assert_allclose(state.x, point, rtol=1e-8, atol=1e-8)
+    assert state.kronecker.of_columns.shape == (problem.rows.dim(), 0)
+    flat = {key: np.array(value) for key, value in flatten(state).items()}
+    shapes = flatten(method.template(problem, method.init(problem, w), unflatten(method.state_type, flat)))
+    assert {key: np.shape(value) for key, value in shapes.items()} == {key: value.shape for key, value in flat.items()}
+
+
+def test_lbfgs_begins_with_a_diagonal_where_columns_hardly_depend_on_each_other():
+    rng = np.random.default_rng(0)
+    X, y, method = rng.standard_normal((400, 60)), rng.integers(0, 3, 400), MultinomialLBFGS()
+    for rows, vectors in ((X, [0] * 20 + [60] * 4), (X[:, :2] @ rng.standard_normal((2, 60)) + 0.1 * X, [60] * 24)):
+        problem = Problem.linear(rows, y, loss="multinomial", alpha=1e-6)
+        states = run(method, problem, np.zeros(problem.dim), [np.arange(1)] * 24)
+        assert [state.kronecker.of_columns.shape[1] for state in states] == vectors
 
 
 @pytest.mark.parametrize("setting", [{}, {"intercept": True}, {"loss": "squared", "intercept": True}], ids=ident)

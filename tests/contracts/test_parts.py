@@ -255,7 +255,9 @@ class Elsewhere(Reloading):
         return self._pool.submit(call, pickle.loads(cloudpickle.dumps(handle)))
 
 
-@pytest.mark.parametrize("method", ["fg", "newton", "lazy-newton", "newton-cg", "working-set-newton", "saga", "a-ciag"])
+@pytest.mark.parametrize(
+    "method", ["fg", "newton", "lazy-newton", "newton-cg", "lbfgs", "working-set-newton", "saga", "a-ciag"]
+)
 def test_workers_need_no_memory_of_ours(method, monkeypatch):
     monkeypatch.setattr("finitesum.methods.newton.stale_hessian.NO_THOUGHT", 0.0)
     (loss, term), elsewhere = SUITED[method], Elsewhere()

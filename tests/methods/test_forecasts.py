@@ -9,6 +9,7 @@ from tests.contracts.problems import make_pair
 
 from finitesum import Problem
 from finitesum.constraints import Box
+from finitesum.evaluation.conditioning import redundancy_of
 from finitesum.methods import forecasts
 from finitesum.methods.auto import choose, corner_costs
 from finitesum.methods.base import is_suited
@@ -109,7 +110,7 @@ def test_every_figure_is_that_of_a_feature():
         features = forecasts.features_of(problem, 1e-6)
         for name in forecasts.known_methods(problem):
             figures = forecasts._figures(name, problem)
-            assert set(figures["effects"]) == set(features)
+            assert set(figures["effects"]) == set(features) - ({"redundancy"} if name != "lbfgs" else set())
             assert len(figures["prices"]) == len(forecasts.terms_of(name, problem, Counts(1.0, 1.0, 1.0)))
             assert min(figures["prices"]) > 0.0
 
@@ -153,14 +154,14 @@ def test_redundancy_is_1_of_independent_columns_and_their_number_of_equal_ones(f
     equal = np.outer(rng.standard_normal(n), np.exp(rng.standard_normal(40)))
     halves = np.repeat(X[:, 10:30], 2, axis=1)
     for table, expected in ((X, 1.0), (equal, 40.0), (halves, 2.0)):
-        found = forecasts.redundancy_of(Problem.linear(form(table), y, loss="multinomial", alpha=0.1))
+        found = redundancy_of(Problem.linear(form(table), y, loss="multinomial", alpha=0.1))
         assert found == pytest.approx(expected, rel=0.3), expected
 
 
 @pytest.mark.parametrize("X", [np.ones((2, 2)), np.zeros((9, 2)), 1e200 * np.ones((9, 2))])
 def test_redundancy_is_a_number_whatever_the_rows(X):
     problem = Problem.linear(np.asarray(X), np.arange(len(X)) % 2, alpha=0.1)
-    assert 1.0 <= forecasts.redundancy_of(problem) < math.inf
+    assert 1.0 <= redundancy_of(problem) < math.inf
 
 
 def test_redundancy_leaves_out_rows_of_weight_0():
@@ -168,7 +169,7 @@ def test_redundancy_leaves_out_rows_of_weight_0():
     X[0], weights = 1e200, np.ones(500)
     weights[0] = 0.0
     problem = Problem.linear(X, np.arange(500) % 3, loss="multinomial", alpha=0.1, sample_weight=weights)
-    assert forecasts.redundancy_of(problem) == pytest.approx(9.0, rel=0.1)
+    assert redundancy_of(problem) == pytest.approx(9.0, rel=0.1)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])

@@ -233,10 +233,11 @@ def orthant_of_outputs(F, x0, n_passes):
         yield x
 
 
-def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, rank=0):
+def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, is_diagonal=False, rank=0):
     """The BFGS inverse of the last 8 pairs, from the inverse of C (x) G + l2 I of the steps 0 and 3, or of the Hessian.
 
-    G of low rank is that of step 0, in the span of r random combinations of the rows, with a multiple of I elsewhere.
+    G may be its diagonal. G of low rank is that of step 0, in the span of r random combinations of the rows, with a
+    multiple of I elsewhere.
     """
     x, gradient, pairs, few = x0.copy(), F.gradient(x0), [], F.dim // F.K
     for k in range(n_passes):
@@ -244,6 +245,7 @@ def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, rank=0):
             rows = list(F.rows(x, range(F.n)))
             C = sum(p * hessian for p, _, (_, _, hessian) in rows)
             G = sum(p * np.trace(hessian) * np.outer(z, z) for p, z, (_, _, hessian) in rows) / np.trace(C)
+            G = np.diag(np.diag(G)) if is_diagonal else G
             if rank:
                 Z = np.array([z for _, z, _ in rows])
                 c = np.array([p * np.trace(hessian) for p, _, (_, _, hessian) in rows]) / np.trace(C)

@@ -11,13 +11,13 @@ from finitesum import LogisticRegression, Problem, minimize
 from finitesum.methods import as_method
 from finitesum.methods.auto import choose
 from finitesum.methods.auto.outputs import with_label
-from finitesum.methods.base import Alternative, Choice, label_of
+from finitesum.methods.base import Alternative, Choice, is_suited, label_of
 from finitesum.methods.forecasts import OF_CLASSES, Counts, known_methods, price
 from finitesum.running.handover import LATE, fraction_done, is_changed
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
 
-NAMES = ("newton", "lazy-newton", "newton-cg", "working-set-newton", "coordinate-descent")
+NAMES = ("newton", "lazy-newton", "newton-cg", "lbfgs", "working-set-newton", "coordinate-descent")
 
 
 def the_problem(l1_ratio=0.0):
@@ -38,8 +38,8 @@ def choice_of(first, *others, seconds=1e-9, of_others=1e-9):
 @pytest.mark.parametrize("first", NAMES)
 def test_a_late_run_goes_on_with_another_method_from_its_point(first, second, l1_ratio):
     problem = the_problem(l1_ratio)
-    if first not in known_methods(problem):
-        pytest.skip("working sets are for l1 penalties")
+    if first not in known_methods(problem) or not is_suited(as_method(second), problem):
+        pytest.skip("working sets are for l1 penalties, lbfgs for none")
     seen = []
     late = minimize(problem, method=choice_of(first, second), tol=1e-9, callback=lambda r: seen.append(r.x))
     assert late.success
@@ -146,7 +146,7 @@ def test_a_later_run_goes_on_with_the_method_that_the_earlier_one_ended_with():
 
 def test_what_auto_begins_is_resumed_though_another_tol_would_choose_otherwise(tmp_path, monkeypatch):
     problem, file = make_pair(n=3000, d=60)[0], tmp_path / "run.npz"
-    seconds = {"newton": 3.0, "lazy-newton": 1.0, "newton-cg": 2.0}
+    seconds = {"newton": 3.0, "lazy-newton": 1.0, "newton-cg": 2.0, "lbfgs": 4.0}
     monkeypatch.setattr("finitesum.methods.forecasts.forecast", lambda name, *_: seconds[name])
     first = minimize(problem, tol=1e-2, checkpoint=file)
     assert first.method.name == "lazy-newton"

@@ -31,6 +31,7 @@ OF_AUTO = (
     "newton",
     "lazy-newton",
     "newton-cg",
+    "lbfgs",
     "working-set-newton",
     "coordinate-descent",
     "interior-point",

@@ -1,4 +1,7 @@
-"""What makes a problem hard: columns of different size, collinear ones, rounding errors. Said where runs end above tol."""
+"""What makes a problem hard: columns of different size, collinear ones, rounding errors. Said where runs end above tol.
+
+How alike columns are says beforehand what methods without a matrix are likely to need.
+"""
 
 import math
 from typing import NamedTuple
@@ -12,7 +15,8 @@ from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_products import gram_diagonal
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import n_entries
+from finitesum.problems.memory import remembered
+from finitesum.problems.rows import n_entries, some_rows, to_matrix
 
 #: What is reported: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors
 #: as a fraction of the optimality reached.
@@ -21,7 +25,37 @@ SIZES, CONDITION, ROUNDING = 1e3, 1e6, 0.1
 #: Columns, and products of two entries, up to which the Hessian is formed: some seconds.
 MOST_COLUMNS, MOST_WORK = 1000, 5e10
 
+#: Numbers of the rows that are compared with each other, and those rows, at least and at most.
+COMPARED_NUMBERS, LEAST_COMPARED, MOST_COMPARED = 2e5, 32.0, 128.0
+
 EPSILON = float(np.finfo(np.float64).eps)
+
+
+@remembered
+def redundancy_of(problem: Problem) -> float:
+    """Return about tr(R^2) / tr(R), R being the second moments of the columns, each divided by its root mean square.
+
+    It is 1 where columns are orthogonal and grows up to their number: where it is small, conjugate gradients with a
+    diagonal preconditioner are fast. (u_i'u_j)^2 of two independent rows is tr(R^2) on average; some rows are looked at.
+
+    Examples
+    --------
+    >>> redundancy_of(Problem.linear(np.ones((200, 3)), np.arange(200) % 2))
+    3.0
+    """
+    counted = np.flatnonzero(problem.weights)
+    entries = max(n_entries(problem.rows) / problem.n_rows, 1.0)
+    m = int(min(counted.size, MOST_COMPARED, max(COMPARED_NUMBERS / entries, LEAST_COMPARED)))
+    rows = some_rows(problem.rows, counted[np.linspace(0, counted.size, m, endpoint=False, dtype=np.int64)])
+    with np.errstate(all="ignore"):
+        matrix = to_matrix(rows).astype(np.float64)
+        squares = np.asarray((matrix * matrix).sum(axis=0)) / m
+        scales = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0.0)
+        scaled = matrix.multiply(scales).tocsr() if rows.is_sparse() else matrix * scales
+        products = scaled @ scaled.T
+        products = np.square(products.toarray() if rows.is_sparse() else products)
+        mean = (products.sum() - np.trace(products)) / max(m * (m - 1), 1)
+        return float(np.nan_to_num(np.maximum(mean / max(np.count_nonzero(squares), 1), 1.0), nan=1.0, posinf=1.0))
 
 
 class Conditioning(NamedTuple):

@@ -1,11 +1,14 @@
 """What passes, Hessians and factors of several classes take on one core, beside `finitesum.methods.cost_model`."""
 
+import math
 from typing import Any
 
 from finitesum.evaluation.class_hessians import MOST_JOINT
+from finitesum.evaluation.conditioning import redundancy_of
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses.classes import Multinomial
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows
 
 #: Nanoseconds: of a multiplication and addition in a pass (dense rows in single and double precision, sparse ones), of a
@@ -15,6 +18,11 @@ PASS, SCORE, PRODUCT, FACTOR, SCALED = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1
 #: Columns up to which a Kronecker factor of these may be whole, and the passes that it may cost; the time of its factors,
 #: the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
 MOST_COLUMNS, WORTH_PASSES, FACTOR_WORK = 3000, 100.0, 8.0
+
+#: How alike columns are (`redundancy_of`) up to which such a factor waits for as many steps as it costs passes, if these
+#: are more than a few; and for more steps, whatever it costs.
+INDEPENDENT, FEW_PASSES, FEWEST_STEPS = 1.3, 3.0, 8
+ORTHOGONAL, MORE_STEPS = 1.05, 20
 
 #: Multiplications of a pass from which epochs of SDCA are worth a kernel: hundreds of passes take the second that it
 #: is made in.
@@ -53,9 +61,26 @@ def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
 
 def is_whole_cheap(problem: Problem) -> bool:
     """Return whether L-BFGS has a metric of all columns, whose factor takes no more than some passes."""
-    dim, rows = problem.rows.dim(), problem.rows
-    of_a_pass = 4.0 * problem.n_outputs * (rows.values.size + problem.n_rows)
-    return bool(dim <= MOST_COLUMNS and FACTOR_WORK * dim**3 <= WORTH_PASSES * of_a_pass)
+    return problem.rows.dim() <= MOST_COLUMNS and passes_of_whole(problem) <= WORTH_PASSES
+
+
+def passes_of_whole(problem: Problem) -> float:
+    """Return how many passes take the time of a metric of all columns."""
+    of_a_pass = 4.0 * problem.n_outputs * (problem.rows.values.size + problem.n_rows)
+    return float(FACTOR_WORK * problem.rows.dim() ** 3 / of_a_pass)
+
+
+def steps_before_whole(problem: Problem) -> int:
+    """Return how many steps are taken with the columns' diagonal before a metric of all of them is worth its time.
+
+    That is 0 but for dense rows whose columns hardly depend on each other.
+    """
+    if problem.rows.is_sparse() or is_parted(problem):
+        return 0
+    n_passes, redundancy = passes_of_whole(problem), redundancy_of(problem)
+    if redundancy <= ORTHOGONAL:
+        return max(math.ceil(n_passes), MORE_STEPS)
+    return max(math.ceil(n_passes), FEWEST_STEPS) if n_passes > FEW_PASSES and redundancy <= INDEPENDENT else 0
 
 
 def is_worth_epochs(problem: Problem) -> bool:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Vector
+from finitesum.evaluation.conditioning import redundancy_of
 from finitesum.evaluation.hessian import is_single
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_blocks import sum_over_problems
@@ -42,18 +43,16 @@ from finitesum.methods.class_costs import (
     nanoseconds_of_factor,
     nanoseconds_of_pass,
     order_of_factor,
+    steps_before_whole,
 )
 from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
-from finitesum.problems.rows import add_combination, n_entries, some_rows, to_matrix
+from finitesum.problems.rows import add_combination, n_entries, some_rows
 
 #: Numbers of the rows that are looked at, and those rows, at least.
 MOST_NUMBERS, FEWEST_ROWS = 5e4, 128.0
-
-#: Numbers of the rows that are compared with each other, and those rows, at least: `FEWEST_ROWS` at most.
-COMPARED_NUMBERS, COMPARED_ROWS = 2e5, 32.0
 
 #: By how much the steps of Newton's method with few rows are fewer than the logarithm of their coupling, and the fewest.
 LESS_STEPS, FEWEST_STEPS = 2.0, 3.0
@@ -193,36 +192,10 @@ def _of_loss(problem: Problem) -> dict[str, float]:
 def _of_outputs(problem: Problem) -> dict[str, float]:
     """Return the features of several outputs alone: how many there are, what L-BFGS has for them, and the redundancy."""
     has = {"metric": is_whole_cheap(problem), "epochs": is_worth_epochs(problem)}
+    has["diagonal"] = not problem.is_constrained and steps_before_whole(problem) > 0
     is_asked = not (is_parted(problem) or problem.is_constrained)  # what else has figures of its own
     numbers = {"outputs": math.log(problem.n_outputs), "redundancy": math.log(redundancy_of(problem)) if is_asked else 0.0}
     return numbers | {name: float(value) for name, value in has.items()}
-
-
-@remembered
-def redundancy_of(problem: Problem) -> float:
-    """Return about tr(R^2) / tr(R), R being the second moments of the columns, each divided by its root mean square.
-
-    It is 1 where columns are orthogonal and grows up to their number: where it is small, conjugate gradients with a
-    diagonal preconditioner are fast. (u_i'u_j)^2 of two independent rows is tr(R^2) on average; some rows are looked at.
-
-    Examples
-    --------
-    >>> redundancy_of(Problem.linear(np.ones((200, 3)), np.arange(200) % 2))
-    3.0
-    """
-    counted = np.flatnonzero(problem.weights)
-    entries = max(n_entries(problem.rows) / problem.n_rows, 1.0)
-    m = int(min(counted.size, FEWEST_ROWS, max(COMPARED_NUMBERS / entries, COMPARED_ROWS)))
-    rows = some_rows(problem.rows, counted[np.linspace(0, counted.size, m, endpoint=False, dtype=np.int64)])
-    with np.errstate(all="ignore"):
-        matrix = to_matrix(rows).astype(np.float64)
-        squares = np.asarray((matrix * matrix).sum(axis=0)) / m
-        scales = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0.0)
-        scaled = matrix.multiply(scales).tocsr() if rows.is_sparse() else matrix * scales
-        products = scaled @ scaled.T
-        products = np.square(products.toarray() if rows.is_sparse() else products)
-        mean = (products.sum() - np.trace(products)) / max(m * (m - 1), 1)
-        return float(np.nan_to_num(np.maximum(mean / max(np.count_nonzero(squares), 1), 1.0), nan=1.0, posinf=1.0))
 
 
 def terms_of(name: str, problem: Problem, counts: Counts) -> list[float]:

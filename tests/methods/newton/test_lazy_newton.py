@@ -308,7 +308,7 @@ def test_auto_says_what_and_why(capsys):
     assert result.choice in capsys.readouterr().err
     choice = choose(problem, n_threads=2)
     methods = (choice.method, *(other.method for other in choice.others))
-    assert [method.n_threads for method in methods if method.name != "newton"] == [2, 2]
+    assert [method.n_threads for method in methods if method.name != "newton"] == [2, 2, 2]
     assert choose(make_pair(loss="squared-hinge")[0]).method.name == "newton"
     assert choose(make_pair(loss="squared-hinge", constraint="l1-ball")[0]).method.name == "newton"
     hinge, _ = make_pair(loss="hinge", constraint="l1-ball")

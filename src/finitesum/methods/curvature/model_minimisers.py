@@ -28,6 +28,9 @@ SINGULAR = (
 )
 
 
+#: What a minimiser that is found by iteration leaves of the model's optimality, at most.
+LEAST_GAIN = 0.1
+
 #: A curvature is negative where it is so by more than this fraction of what it may be: else it is a rounding error.
 NEGATIVE = 1e-8
 
@@ -198,7 +201,8 @@ def inverse_pass(problem: Problem, order: Indices, run: Run, trust: Trust) -> tu
 def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_rounding: bool) -> tuple[Trust, int]:
     """Run the visits of `order` with the solvers of `quadratic_models`, in place; return the trust and how many were made.
 
-    Minimisers that are found by iteration are so to rounding errors, or to min(1, sqrt(G)) G with G the model's optimality.
+    Minimisers that are found by iteration are so to rounding errors, or to min(1/10, sqrt(G)) G with G the model's
+    optimality (with G itself, which a large one would allow, a step may be 0).
     """
     w, model = run.w, run.model
     start = w.copy()
@@ -210,7 +214,7 @@ def exact_pass(problem: AnySum, order: Indices, run: Run, trust: Trust, *, to_ro
             continue
         gradient = taylor.model_gradient(model, w)
         size = problem.term.optimality(w, gradient)
-        tolerance = 0.0 if to_rounding else min(1.0, math.sqrt(size)) * size
+        tolerance = 0.0 if to_rounding else min(LEAST_GAIN, math.sqrt(size)) * size
         step = minimise_model(problem.term, taylor.full_hessian(model), gradient, w, tolerance) - w
         length = float(np.linalg.norm(step))
         start[:] = w

@@ -11,7 +11,7 @@ given as functions. The solvers:
 ========== ====================================================================================================
 inexact    smooth: conjugate gradients from w, at least one and at most d steps, until the model gradient's largest
            entry is at most min(1, sqrt(G)) G, with G the one at w; in the first pass, while components are missing,
-           until it is at most 1. O(d^2) a step. Else: as "exact", to the same tolerance.
+           until it is at most 1. O(d^2) a step. Else: as "exact", to min(1/10, sqrt(G)) G.
 exact      smooth: the Cholesky factor of H at each visit, O(d^3). Else: see `methods.subproblems.quadratic_models`.
 inverse    smooth, one row to a component: B = H^-1 is kept up, O(d^2) a visit: with v = B x_i and the row's rise in
            curvature c, B <- B - c / (1 + c x_i'v) v v'. B is computed again when a pass begins.

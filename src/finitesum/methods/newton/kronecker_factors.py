@@ -6,6 +6,8 @@ with C_i the second derivative of row i's loss in its K scores. With C = U diag(
 
     M^-1 = (U (x) Q) diag(1 / (c_k g_j + l2)) (U (x) Q)'.
 
+Where columns hardly depend on each other, the diagonal of G takes its place, and Q = I.
+
 With many columns G is known in the directions in which it is largest [1]: Q, shape (dim, r), is an orthonormal basis of
 X' D z for r random vectors z, D = diag(sqrt(c_i)), turned to the eigenvectors of Q'GQ, and the other directions have
 the mean of what is left of the trace, at most the least g_j. That takes two products of the rows with r vectors, which
@@ -28,7 +30,7 @@ from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.hessian import add_gram
 from finitesum.evaluation.row_blocks import sum_over_problems
-from finitesum.evaluation.row_products import squares_of_rows
+from finitesum.evaluation.row_products import gram_diagonal, squares_of_rows
 from finitesum.losses.classes import weighted
 from finitesum.methods.class_costs import nanoseconds_of_pass
 from finitesum.methods.newton.class_factor import LEAST_SINGLE
@@ -36,6 +38,9 @@ from finitesum.problems.linear import Problem
 
 #: Rows that G is made of for each column.
 ROWS_FOR_EACH = 8
+
+#: Rows that a diagonal of G is made of, at most.
+DIAGONAL_ROWS = 2000
 
 #: Passes that G of low rank may cost, and those that a product with M^-1 may, and the least rank.
 RANK_PASSES, SOLVE_PASSES, LEAST_RANK = 25.0, 0.25, 8
@@ -52,8 +57,8 @@ class KroneckerFactors(NamedTuple):
     """M^-1 in the eigenvectors of its factors; empty where there is none."""
 
     of_outputs: Matrix = np.zeros((0, 0))  # (K, K)  U
-    of_columns: Matrix = np.zeros((0, 0))  # (dim, r)  Q
-    values: Matrix = np.zeros((0, 0))  # (K, r)  c_k g_j + l2
+    of_columns: Matrix = np.zeros((0, 0))  # (dim, r)  Q; (dim, 0) where G is a diagonal
+    values: Matrix = np.zeros((0, 0))  # (K, r)  c_k g_j + l2; (K, dim) of a diagonal
     rest: Vector = np.zeros(0)  # (K,)  the same of the directions that Q leaves out
     curvature: float = 0.0  # trace(C)
 
@@ -87,6 +92,18 @@ def whole_factors(problem: Problem, scores: Matrix) -> KroneckerFactors:
         return KroneckerFactors()
     of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
     return _factors(problem, of_outputs, of_rows.astype(np.float64), of_columns, 0.0)
+
+
+def diagonal_factors(problem: Problem, scores: Matrix) -> KroneckerFactors:
+    """Return M at given scores with the diagonal of G, of rows spread evenly; an empty one where it overflows."""
+    n_chosen = min(problem.n_rows, DIAGONAL_ROWS)
+    chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
+    of_outputs, sizes = _curvatures(problem, scores, chosen)
+    by_weight = np.divide(sizes, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
+    squares = gram_diagonal(problem.one_output.by_rows, by_weight, chosen)
+    if not (np.isfinite(squares).all() and np.isfinite(of_outputs).all()):
+        return KroneckerFactors()
+    return _factors(problem, of_outputs, squares, np.zeros((squares.size, 0)), 0.0)
 
 
 def low_rank_factors(problem: Problem, scores: Matrix, rank: int) -> KroneckerFactors:
@@ -172,10 +189,12 @@ def solved(factors: KroneckerFactors, right: Matrix) -> Matrix:
         return right
     table = right.reshape(-1, outputs.shape[0], columns.shape[0])
     turned = (outputs.T @ table).astype(columns.dtype, copy=False)
-    inside = _times(turned, columns)
-    if columns.shape[0] == columns.shape[1]:
-        found = _times((inside / values).astype(columns.dtype, copy=False), columns.T)
+    if columns.shape[1] == 0:
+        found = turned / values
+    elif columns.shape[0] == columns.shape[1]:
+        found = _times((_times(turned, columns) / values).astype(columns.dtype, copy=False), columns.T)
     else:
+        inside = _times(turned, columns)
         found = turned / rest[:, None]
         found += _times(inside / values - inside / rest[:, None], columns.T)
     return np.asarray((outputs @ found).reshape(right.shape), right.dtype)

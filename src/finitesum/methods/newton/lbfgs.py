@@ -1,14 +1,13 @@
 """L-BFGS on a growing sample: for smooth sums whose columns hardly depend on each other.
 
-A step is w+ = w - t B g(w), with g the gradient of F and B the inverse that the BFGS formula makes of the last pairs of a step
-s and a change y of the gradient [1], and of gamma D^-1 to begin with: D is the diagonal of the Hessian at a sample's first
-step, of some thousand rows where rows are dense, and gamma = s'y / y'D^-1 y of the last pair. A step reads the rows once, as
-an evaluation of F does. Acceptance of steps and growing samples are those of lazy Newton
-(`finitesum.methods.newton.lazy_newton`): a sample is left once Newton's decrement, by B, is below what the sample itself puts
-into it. Pairs stay when the sample grows: its Hessian is a part of the next one's.
-
-The first step has no pair that knows how long it is to be: its length is searched for on the row predictions, which are linear
-in t, for the price of a pass.
+A step is w+ = w - t B g(w), with g the gradient of F and B the inverse that the BFGS formula makes of the last pairs of
+a step s and a change y of the gradient [1], and of gamma D^-1 to begin with: D is the diagonal of the Hessian at a
+sample's first step, with curvatures of majorants (of some thousand rows where rows are dense), and gamma = s'y / y'D^-1
+y of the last pair. A step reads the rows once. t = 1 is taken where F falls and its slope at the end is at most 0.9
+times the first one's size; else, and at the first step, which has no pair to know its length by, t is searched for on
+the row predictions, which are linear in t, for the price of a pass. Growing samples are those of lazy Newton
+(`finitesum.methods.newton.lazy_newton`): a sample is left once Newton's decrement, by B, is below a quarter of what the
+sample itself puts into it. Pairs stay then: a sample's Hessian is a part of the next one's.
 
 A pass is one step, or one larger sample. Memory: 4 bytes a row, and up to 40 d numbers.
 
@@ -131,7 +130,7 @@ class LBFGS(SampledNewton):
         return state._replace(diagonal=np.zeros(0))
 
     def _end(self, problem: Problem, state: LBFGSState, sample: Sample, direction: Vector) -> End:
-        """Return the end of a step: the whole of it where there are pairs and F falls, else of a length that is searched for."""
+        """Return the end of a whole step where there are pairs and F falls, else of one whose length is searched for."""
         first, n_passes = float(state.gradient @ direction), 1
         if len(state.pairs.steps):
             end = self.end_of(problem, state, sample, direction, 1.0, state.majorize)

@@ -7,10 +7,11 @@ and a change of the gradient [1], and of the inverse of
 
 to begin with: the Hessian is sum_i p_i C_i (x) x_i x_i' + l2 I, with C_i the second derivative of row i's loss in its K
 scores, so that M is exact where all C_i are alike. With the eigenvectors of both factors a product with M^-1 takes
-K d (K + d) multiplications. M is made at the start and once more after some steps, from 8 d rows at most. Where its factors
-cost more than many passes, it has a G of low rank (`finitesum.methods.newton.kronecker_factors`), or for sparse rows a
-multiple of the identity takes its place. Where steps become many, the Hessian of classes
-takes the place of both (`finitesum.methods.newton.class_factor`).
+K d (K + d) multiplications. M is made at the start and once more after some steps, from 8 d rows at most. Where columns
+of dense rows hardly depend on each other, it has the diagonal of G for as many steps as the factors would cost passes.
+Where its factors cost more than many passes, it has a G of low rank (`finitesum.methods.newton.kronecker_factors`), or
+for sparse rows a multiple of the identity takes its place. Where steps become many, the Hessian of classes takes the
+place of both (`finitesum.methods.newton.class_factor`).
 
 t is 1 where that brings F down enough and leaves 0.8 of the slope at most, and is searched for otherwise, until it leaves
 half: trials cost no data, because the scores are linear in t and those of both ends known. A step reads the data once, or
@@ -40,12 +41,13 @@ from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import mean_square
 from finitesum.losses.classes import weighted
 from finitesum.methods.base import SumMethod
-from finitesum.methods.class_costs import is_whole_cheap, order_of_factor
+from finitesum.methods.class_costs import is_whole_cheap, order_of_factor, steps_before_whole
 from finitesum.methods.cost_model import threads_for_classes
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
 from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
 from finitesum.methods.newton.kronecker_factors import (
     KroneckerFactors,
+    diagonal_factors,
     has_changed,
     low_rank_factors,
     rank_that_pays,
@@ -102,10 +104,11 @@ class MultinomialLBFGS(SumMethod):
 
     Parameters
     ----------
-    preconditioner : {"auto", "kronecker", "low-rank", "hessian", "none"}
-        "auto" takes the Kronecker product where its factors cost less than 100 passes, or else for dense rows one of low
-        rank, and for classes the Hessian of some or all rows once it pays, by the rate of the last steps; "hessian"
-        takes that of all rows at steps 0 and 3.
+    preconditioner : {"auto", "kronecker", "diagonal", "low-rank", "hessian", "none"}
+        "auto" takes the Kronecker product where its factors cost less than 100 passes, for dense rows whose columns
+        hardly depend on each other one with a diagonal for as many steps, or else for dense rows one of low rank, and
+        for classes the Hessian of some or all rows once it pays, by the rate of the last steps; "hessian" takes that
+        of all rows at steps 0 and 3.
 
     Examples
     --------
@@ -116,7 +119,7 @@ class MultinomialLBFGS(SumMethod):
     (True, array([-0.757493,  0.182097,  0.575396]))
     """
 
-    preconditioner: Literal["auto", "kronecker", "low-rank", "hessian", "none"] = "auto"
+    preconditioner: Literal["auto", "kronecker", "diagonal", "low-rank", "hessian", "none"] = "auto"
 
     handles: ClassVar[frozenset[str]] = frozenset({"outputs", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
@@ -148,7 +151,8 @@ class MultinomialLBFGS(SumMethod):
         dim, n_outputs, kronecker, ascent = problem.rows.dim(), problem.n_outputs, KroneckerFactors(), ClassAscent()
         if state.kronecker.values.size:
             rank = min(state.kronecker.values.shape[-1], dim)
-            of_columns = np.zeros((dim, rank), _float_of(state.kronecker.of_columns))
+            n_vectors = rank if state.kronecker.of_columns.size else 0
+            of_columns = np.zeros((dim, n_vectors), _float_of(state.kronecker.of_columns))
             small = np.zeros((n_outputs, n_outputs)), of_columns, np.zeros((n_outputs, rank)), np.zeros(n_outputs)
             kronecker = KroneckerFactors(*small)
         if state.ascent.chances.size:
@@ -170,11 +174,8 @@ class MultinomialLBFGS(SumMethod):
 
     def directed(self, problem: Problem, state: State) -> tuple[State, Vector]:
         """Return the state with the preconditioner of the next step, and that step's direction."""
-        rank = self._rank_wanted(problem, state)
-        if rank:
-            is_whole = rank == problem.rows.dim()
-            known = whole_factors(problem, state.scores) if is_whole else low_rank_factors(problem, state.scores, rank)
-            state = state._replace(kronecker=known)
+        known = self._new_factors(problem, state)
+        state = state if known is None else state._replace(kronecker=known)
         n_wanted = self._rows_wanted(problem, state)
         if n_wanted:
             factor, n_rows = factor_at(problem, state.scores.astype(np.float64, copy=False), n_wanted)
@@ -210,18 +211,38 @@ class MultinomialLBFGS(SumMethod):
             return rows_wanted(problem, state.factor, state.tol, is_single=state.is_single)
         return 0
 
-    def _rank_wanted(self, problem: Problem, state: State) -> int:
-        """Return of which rank G is to be made before the next step; 0 where none is."""
-        is_whole = self.preconditioner == "kronecker" or (
-            self.preconditioner == "hessian" and not several.loss_of(problem).ignores_shifts()
-        )  # a Hessian that is the same for all rows is that
-        if is_whole or (self.preconditioner == "auto" and is_whole_cheap(problem)):
-            return problem.rows.dim() if state.n_steps in MADE_AT else 0
-        if state.n_steps not in LOW_RANK_AT or self.preconditioner not in ("auto", "low-rank"):
-            return 0
-        known = state.kronecker
-        is_due = state.n_steps == 0 or (known.values.size and has_changed(problem, known, state.scores, CHANGED))
-        return rank_that_pays(problem) if is_due else 0
+    def _new_factors(self, problem: Problem, state: State) -> KroneckerFactors | None:
+        """Return the Kronecker product that is made before the next step; None where that stays as it is."""
+        kind: str = self.preconditioner
+        step = state.n_steps
+        if kind == "hessian" and not several.loss_of(problem).ignores_shifts():
+            kind = "kronecker"  # a Hessian that is the same for all rows is that
+        if kind == "auto":
+            kind = _kind_at(problem, step)
+        if kind == "low-rank":
+            return _low_rank_again(problem, state)
+        if kind == "diagonal" and step in MADE_AT:
+            return diagonal_factors(problem, state.scores)
+        is_due = kind == "kronecker" and (step in MADE_AT or self.preconditioner == "auto")
+        return whole_factors(problem, state.scores) if is_due else None
+
+
+def _kind_at(problem: Problem, step: int) -> str:
+    """Return which Kronecker product suits a problem before a step; "none" where a known one stays."""
+    n_before, is_cheap = steps_before_whole(problem), is_whole_cheap(problem)
+    if is_cheap and (step == n_before > 0 or (n_before == 0 and step in MADE_AT)):
+        return "kronecker"
+    if n_before > 0:
+        return "diagonal" if step < n_before else "none"
+    return "none" if is_cheap else "low-rank"
+
+
+def _low_rank_again(problem: Problem, state: State) -> KroneckerFactors | None:
+    """Return a product of low rank where one is due, and pays."""
+    known = state.kronecker
+    is_due = state.n_steps == 0 or (known.values.size and has_changed(problem, known, state.scores, CHANGED))
+    rank = rank_that_pays(problem) if state.n_steps in LOW_RANK_AT and is_due else 0
+    return low_rank_factors(problem, state.scores, rank) if rank else None
 
 
 def _float_of(array: Matrix) -> Any:
