@@ -3,7 +3,8 @@
 Least squares in few columns are one step of Newton's method, or products where these are likely to take less than a
 factor. With any other smooth loss and an elastic net, Newton's method, lazy Newton, Newton-CG, L-BFGS where dense columns
 hardly depend on each other, with an l1 penalty coordinate descent and Newton on working sets, and for hinges that are
-rounded at their corner dual ascent where rows are few, are compared by forecasts of their seconds (`finitesum.methods.forecasts`); the driver changes to another one in
+rounded at their corner dual ascent where rows are few, are compared by forecasts of their seconds
+(`finitesum.methods.forecasts`); the driver changes to another one in
 mid-run where the first does worse than its forecast (`finitesum.running.handover`). On sets that couple coordinates a
 run begins with accelerated gradients where these may be as fast as Newton's method, which goes on where they are not
 (`finitesum.methods.set_forecasts`); on boxes and signs it is compared with coordinate descent. Functions of batches
