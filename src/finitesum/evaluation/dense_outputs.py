@@ -44,15 +44,15 @@ def sums_of_dense_rows(
     n, d, table = problem.n_rows, problem.rows.n_columns, w.reshape(problem.n_outputs, -1)
     matrix = _single_rows(problem) if kind == np.float32 else problem.rows.values
     columns, n_outputs, size = table[:, :d].T.astype(kind, order="C"), len(table), max(LEAST_ROWS, IN_CACHE // max(d, 1))
-    few = min(AT_ONCE, SMALL // n_outputs) // max(d, 1)
+    few, not_zero = min(AT_ONCE, SMALL // n_outputs) // max(d, 1), w.any()  # 0 is where fits begin
     if few < LEAST_ROWS:
         few = size
 
     def of_block(here: slice, out: Matrix) -> float:
         block = matrix[here].astype(kind, copy=False)
-        scores, sums = np.empty((n_outputs, len(block)), kind), out[:, :d]
+        scores, sums = np.zeros((n_outputs, len(block)), kind), out[:, :d]
         parts = [slice(i, i + few) for i in range(0, len(block), few)]
-        for part in parts:
+        for part in parts if not_zero else ():
             scores[:, part] = (block[part] @ columns).T if few < size else columns.T @ block.T
         if problem.has_intercept:
             scores += table[:, d:]

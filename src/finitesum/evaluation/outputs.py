@@ -150,8 +150,16 @@ def objective_at(problem: Problem, scores: Matrix, w: Vector) -> float:
 
 def objectives_of_outputs(problem: Problem, w: Vector) -> Vector:
     """Return the part of F that each output has, shape (K,), of the squared loss and a penalty on each coefficient."""
-    table, one = w.reshape(problem.n_outputs, -1), problem.one_output
-    losses = 0.5 * loss_of(problem).scale * (problem.weights @ (scores_at(problem, w) - problem.targets) ** 2)
+    table, one, d = w.reshape(problem.n_outputs, -1), problem.one_output, problem.rows.n_columns
+    losses = np.zeros(problem.n_outputs)
+    for here, matrix in _matrices(problem, is_copied=True):
+        residuals = matrix @ table[:, :d].T - problem.targets[here]
+        if problem.has_intercept:
+            residuals += table[:, d]
+        if problem.has_offsets:
+            residuals += problem.offsets[here]
+        losses += problem.weights[here] @ np.square(residuals, out=residuals)
+    losses *= 0.5 * loss_of(problem).scale
     return np.array([loss + one.term.value(part) for loss, part in zip(losses, table, strict=True)])
 
 

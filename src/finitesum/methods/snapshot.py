@@ -26,7 +26,7 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation.hessian import hessian_of
-from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss_and_slopes, scores_at, sum_of_rows
+from finitesum.evaluation.outputs import full_hessian, loss_of, mean_loss_and_slopes, measure, scores_at, sum_of_rows
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squared_norms
 from finitesum.evaluation.row_sums import Majorize, loss_sums
@@ -52,9 +52,12 @@ class Snapshot(NamedTuple):
     n_sloped: int = 0  # those of them with a slope
 
 
-def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float, int, int]:
+def _sums(problem: AnySum, w: Vector, *, with_slopes: bool) -> tuple[Vector, Vector, Vector, float, int, int]:
     """Return slopes and curvatures of rows, gradient and value of the mean loss, and how many rows have no curvature."""
     if isinstance(problem, Problem) and problem.n_outputs > 1:
+        if not with_slopes:
+            value, gradient = measure(problem, w)
+            return np.empty(0), np.empty(0), gradient, value, 0, 0
         scores = scores_at(problem, w)
         value, slopes = mean_loss_and_slopes(problem, scores)
         gradient = sum_of_rows(problem, slopes).reshape(-1)
@@ -70,10 +73,13 @@ def _sums(problem: AnySum, w: Vector) -> tuple[Vector, Vector, Vector, float, in
     return gradients, np.empty(0), gradients.mean(axis=0), math.fsum(values) / values.size, 0, 0
 
 
-def take_snapshot(problem: AnySum, w: Vector) -> Snapshot:
-    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives)."""
+def take_snapshot(problem: AnySum, w: Vector, *, with_slopes: bool = True) -> Snapshot:
+    """Return the snapshot at w: one pass of component gradients (and, of a linear model, second derivatives).
+
+    Slopes of several outputs, which are n K numbers, may be left out.
+    """
     with np.errstate(all="ignore"):  # after a divergence
-        slopes, curvatures, gradient, value, *straight = _sums(problem, w)
+        slopes, curvatures, gradient, value, *straight = _sums(problem, w, with_slopes=with_slopes)
         objective, optimality = value + problem.term.value(w), optimality_of(problem, w, gradient)
     return Snapshot(w.copy(), slopes, curvatures, gradient, objective, optimality, *straight)
 

@@ -16,6 +16,9 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.view import n_numbers
 
+#: The largest order of a matrix of interior points, which may take minutes: where nothing else ends.
+MOST_ORDER = math.sqrt(MOST_BYTES / 16.0)
+
 
 def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     name, dim, term = type(problem.loss).__name__, problem.dim, problem.term
@@ -25,10 +28,11 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     is_large = not fits or order > MATRIX_UP_TO
     is_hinge, on_planes = isinstance(problem.loss, Hinge), term.constraint.boundary == "planes"
     has_ridge = is_suited(as_method("semismooth-newton"), problem)
-    seconds = seconds_of(problem, tol, order, fits=not is_large) if has_ridge else {}
+    seconds = seconds_of(problem, tol, order, fits=fits and order <= MOST_ORDER) if has_ridge else {}
     suited = (name for name in seconds if is_suited(as_method(name), problem))
     if known := sorted(suited, key=lambda name: (seconds[name], name)):
-        best = begun if begun in known else known[0]
+        first = "dual-ascent" if is_large and "dual-ascent" in known else known[0]
+        best = begun if begun in known else first
         others = [name for name in known if name != best][: best == "dual-ascent"]
         going_on = tuple(Alternative(as_method(name), seconds[name]) for name in others)
         return Choice(as_method(best), _why(problem, seconds[best]), seconds[best], others=going_on)
@@ -45,13 +49,13 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     is_exact = is_suited(exact, problem) and fits
     if is_exact and order <= MATRIX_UP_TO:
         return by_program
-    if is_parted(problem) and is_suited(exact, problem) and not (fits and order <= math.sqrt(MOST_BYTES / 16.0)):
+    if is_parted(problem) and is_suited(exact, problem) and not (fits and order <= MOST_ORDER):
         raise ValueError(
             f"{name} on rows in parts has exact methods up to some {MATRIX_UP_TO:,} columns, got {dim:,}: take a smooth "
             "loss, or a problem in memory, by Problem.linear."
         )
     by_steps = by_subgradients(problem, f"{name} is nonsmooth")
-    if is_exact and order <= math.sqrt(MOST_BYTES / 16.0) and not is_suited(by_steps.method, problem):
+    if is_exact and order <= MOST_ORDER and not is_suited(by_steps.method, problem):
         return by_program
     if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
         return Choice(linear_program, f"{name} on this set is a linear program in many columns")

@@ -21,7 +21,7 @@ s_i: a corner, or an interval between two. The parts of a round:
    intervals of the slopes [2]: changes beyond them come back once they are likely to cost more than a product gains, those
    that would leave again rest at the end, and conjugate gradients begin again for the others. The step is taken as far as
    the dual function rises along it. While steps are short, or leave rows at ends, products are few, in each face of the
-   round half as many more.
+   round half as many more; a round that they make long ends, for its gap to be seen.
 3. *The gap*, once no violation is larger than the round's accuracy, which falls from round to round as the gap and tol
    suggest, or once the gap seems to be within tol. For the gap is sum_i p_i (loss_i(u_i) + loss_i*(s_i) - s_i u_i), of
    which each visit meets a part. w is made of the slopes, so that rounding errors do not add up in it, and all u_i are
@@ -92,8 +92,8 @@ FIRST, MOST_OF_LAST, LEAST_OF_LAST, OF_TOL = 1.0, 0.7, 0.02, 0.8
 #: what visits change in other rows' parts afterwards.
 SEEN_OF_TOL = 0.5
 
-#: Passes of a round.
-MOST_PASSES = 20
+#: Passes of a round, and of products on faces that count as one: these see less of the gap, and may go on for long.
+MOST_PASSES, OF_PRODUCTS = 20, 8
 
 #: Products on a face while faces are not the last, of at most as many rows as columns, and of more, which depend linearly;
 #: and how many times as many each next face of a round may have.
@@ -131,7 +131,7 @@ class DualAscentState(NamedTuple):
     gradient: Vector  # at x where the loss is smooth
     tol: float
     n_sweeps: int  # since the round began, or the last face
-    n_parts: int  # of this round: parts of passes that visits took, at least one a call
+    n_parts: int  # of this round: parts of passes that visits took, at least one a call, and some for products
     n_rounds: int
     length: float  # of the last step on a face, by the part of its rows that it leaves at corners
     n_faces: int  # of this round
@@ -312,7 +312,8 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
     size, n_products, is_over = found
     cg = ConjugateGradients(*run, size, cg.start, cg.n_products + n_products, is_over)
     n_gradients = state.n_gradients + -(-n_products * face.size // (problem.batch_size or 1))
-    return state._replace(cg=cg, n_gradients=n_gradients), is_over
+    n_parts = state.n_parts + PARTS * n_products * face.size // (OF_PRODUCTS * problem.n_rows)
+    return state._replace(cg=cg, n_gradients=n_gradients, n_parts=n_parts), is_over
 
 
 def _stepped(problem: Problem, state: DualAscentState) -> DualAscentState:

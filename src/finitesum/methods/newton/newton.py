@@ -172,7 +172,7 @@ def _step(problem: AnySum, hessian: Hessian, known: Vector | None, state: Newton
 
 def _moved(problem: AnySum, state: NewtonState, w: Vector, t: float) -> NewtonState:
     """Return the state at w, where gradient and optimality are known exactly."""
-    there = take_snapshot(problem, w)
+    there = take_snapshot(problem, w, with_slopes=False)
     gradient = smooth_gradient(problem, there)
     if state.is_precise and isinstance(problem, Problem):
         found = Measures(there.objective, there.optimality, gradient)
@@ -297,7 +297,7 @@ class Newton(SumMethod):
 
     def init(self, problem: AnySum, x0: Vector, tol: float = 0.0) -> NewtonState:
         """Return the state before the first step: the gradient at the start."""
-        here = take_snapshot(problem, x0)
+        here = take_snapshot(problem, x0, with_slopes=False)
         has_one = self.step_size == "auto" and isinstance(problem, Problem) and problem.n_outputs == 1
         kinds = [has_one and ask(cast(Problem, problem)) for ask in (is_single, is_part_enough)]
         rest: Any = 0, 0, problem.n_components, 0, *kinds
