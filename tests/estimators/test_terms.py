@@ -108,7 +108,10 @@ def test_paths_and_folds_have_them_at_each_strength():
         ({"penalty": "l1"}, 'penalty="l1" is written as l1_ratio=1 here'),
         ({"penalty": "elasticnet"}, 'penalty="elasticnet" is written as l1_ratio between 0 and 1 here'),
         ({"penalty": "elasticnet", "l1_ratio": 0.5}, 'penalty="elasticnet" is written as l1_ratio between 0 and 1 here'),
-        ({"solver": "lbfgs"}, 'solver="lbfgs" is one of another library: leave solver at "auto", which chooses'),
+        (
+            {"solver": "newton-cholesky"},
+            'solver="newton-cholesky" is one of another library: leave solver at "auto", which chooses',
+        ),
         ({"penalty": "ridge"}, 'penalty must be "mcp", "scad" or one of finitesum.problems.penalties'),
         ({"penalty": "mcp", "l1_ratio": 0.5}, "penalty goes without l1_ratio"),
         ({"penalty": "mcp", "groups": [0, 0, 1, 1]}, "penalty goes without alpha, l1_ratio and groups"),

@@ -47,7 +47,6 @@ PENALTIES = {
 #: Solvers by name, of which there is none here; all of these problems are solved by what "auto" takes.
 SOLVERS = frozenset(
     {
-        "lbfgs",
         "bfgs",
         "liblinear",
         "newton-cholesky",
