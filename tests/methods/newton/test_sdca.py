@@ -51,7 +51,7 @@ def draws(seed):
     ids=["", "b", "64", "dense"],
 )
 def test_each_epoch_is_the_oracle_s(loss, more, monkeypatch):
-    monkeypatch.setattr(sdca, "_is_short", lambda problem, tol: True)
+    monkeypatch.setattr(sdca, "_are_few", lambda problem, tol: True)
     intercept = more.get("intercept", False)
     problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
     assert first_epoch(problem).slopes.size > 0
@@ -237,6 +237,17 @@ def test_rows_of_zeros_and_without_weight_change_nothing():
 )
 def test_where_epochs_are_not_worth_it_there_are_none(problem):
     assert first_epoch(problem).slopes.size == 0
+
+
+@pytest.mark.parametrize(("entries", "tol", "expected"), [(30, 1e-3, True), (30, 1e-9, False), (6, 1e-3, False)])
+def test_rows_that_outnumber_columns_have_epochs_to_few_digits_and_with_many_entries(entries, tol, expected):
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((np.ones(500 * entries), rng.integers(0, 200, 500 * entries), np.arange(0, 501) * entries), (500, 200))
+    X.sum_duplicates()
+    X.data = np.sqrt(1.0 / np.repeat(np.diff(X.indptr), np.diff(X.indptr)))
+    problem = Problem.linear(X, rng.integers(0, 2, 500), alpha=1.0 / 500)
+    assert (first_epoch(problem, tol).slopes.size > 0) == expected
+    assert first_epoch(Problem.linear(X[:200], np.arange(200) % 2, alpha=1.0 / 500), tol).slopes.size == 200
 
 
 def test_a_start_from_elsewhere_is_kept():

@@ -16,10 +16,11 @@ vector in single precision, too. Acceptance of steps, majorants and growing
 samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d)
 numbers in single precision.
 
-From 0, on sparse rows with an l2 penalty and no more rows than columns, or with enough of the penalty (q_i phi'' <= 3; with
-an intercept >= 0.02, too), and unless `first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent
-(`finitesum.methods.newton.sdca`, [4]): until tol is met, or more than 300 are left, as the last few went; 30 where rows
-outnumber columns. So it does, on one thread, on dense rows of few directions with enough of the penalty (mean q_i phi'' <=
+From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless `first_rows` is given, a run begins with
+epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is met, or more than 300 are
+left, as the last few went. So it does where rows outnumber columns, with enough of the penalty (q_i phi'' <= 3), 25 entries
+a row or more and a tol that leaves up to four digits; there until more than 30 are left. With an intercept q_i phi'' has to
+be 0.02 or more, too. So it does, on one thread, on dense rows of few directions with enough of the penalty (mean q_i phi'' <=
 0.8) that are at most 12 times the columns, where tol leaves up to four digits; there until more than 6 epochs are left.
 Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
 makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
@@ -110,7 +111,8 @@ class NewtonCG(SampledNewton):
     ----------
     first_rows : int >= 1 or "auto"
         Rows of the first sample; n leaves sampling out. "auto" is 2000, and lets a run begin with dual coordinate ascent
-        [4], on sparse rows with an l2 penalty, if there are fewer of them than columns or it is strong enough.
+        [4], on sparse rows with an l2 penalty, if there are fewer of them than columns, or it is strong enough, rows have
+        many entries and tol is loose.
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 

@@ -82,6 +82,10 @@ MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
 #: outnumber columns, where they do not, and on dense rows.
 ENDS, ENDS_WIDE, ENDS_DENSE = (5, 30.0), (20, 300.0), (3, 6.0)
 
+#: Entries of a sparse row from which epochs are worth it where rows outnumber columns: a visit takes a hundred nanoseconds
+#: beside them, so that an epoch over six entries a row takes the time of ten passes.
+FEWEST_ENTRIES = 25.0
+
 #: Dense rows, as measured on generated ones: the mean q_i phi'', the rows by columns and the digits of the optimality up to
 #: which epochs take less time than conjugate gradients, and the part of the columns that rows vary in as if they were all.
 MOST_COUPLED_DENSE, MOST_ROWS, MOST_DIGITS, MOST_VARIED = 0.8, 12.0, 4.0, 0.3
@@ -261,14 +265,15 @@ def are_slow(problem: Problem, memory: DualState, tol: float) -> bool:
 def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
     """Return the memory before the first epoch, from 0; an empty one where epochs are not worth it.
 
-    They are with a smooth loss, an l2 penalty without an l1 penalty, weights or a constraint, on sparse rows with no more
-    rows than columns or enough of the penalty, and on dense ones that are not small, where tol leaves them few digits.
+    They are with a smooth loss, an l2 penalty without an l1 penalty, weights or a constraint, on sparse rows that are no
+    more than the columns, on longer ones with enough of the penalty and of entries where tol leaves them few digits, and on
+    dense ones that are not small, where it does.
     """
     ridge, bound, n = problem.term.ridge, problem.loss.curvature_bound(), problem.n_rows
     is_suited = problem.is_smooth and not problem.term.has_weights and not is_parted(problem)
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return DualState()
-    if not (problem.rows.is_sparse() or _is_short(problem, tol)):
+    if not _are_few(problem, tol) and not (problem.rows.is_sparse() and is_wide(problem)):
         return DualState()
     squares = squares_of_rows(problem)
     mean, largest = float(problem.weights @ squares), float((problem.weights * squares).max())
@@ -288,9 +293,12 @@ def _participation(squares: Vector) -> float:
     return float(sizes.sum() ** 2 / (sizes.size * (sizes @ sizes)))
 
 
-def _is_short(problem: Problem, tol: float) -> bool:
-    """Return whether epochs over dense rows are few: of a loss without quadratic pieces, on data that kernels see."""
-    is_curved, traits = problem.loss.d2_lipschitz() < math.inf, traits_of(problem)
+def _are_few(problem: Problem, tol: float) -> bool:
+    """Return whether epochs are few: to few digits, over dense rows of a loss without quadratic pieces that kernels see."""
+    traits = traits_of(problem)
+    if problem.rows.is_sparse():
+        return traits.entries >= FEWEST_ENTRIES and traits.optimality <= 10.0**MOST_DIGITS * max(tol, LEAST_TOL)
+    is_curved = problem.loss.d2_lipschitz() < math.inf
     if not is_curved or n_numbers(problem.view) <= MOST_NUMBERS or problem.n_rows > MOST_ROWS * problem.dim:
         return False
     is_close = traits.optimality <= 10.0**MOST_DIGITS * max(tol, LEAST_TOL)
