@@ -17,7 +17,7 @@ QUESTIONS = [
     ("Another penalty known by its prox (MCP, SCAD)?", "afg; not convex: fg"),
     ("An l1 penalty, or coefficients >= 0?", "coordinate-descent"),
     ("An l1 ball or simplex, and many columns?", "working-set-newton"),
-    ("Does a matrix of all columns fit into memory?", "lazy-newton; small: newton"),
+    ("Does a matrix of all columns fit into memory?", "lazy-newton, lbfgs; small: newton"),
     ("", "newton-cg"),
 ]
 

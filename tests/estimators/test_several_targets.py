@@ -68,6 +68,18 @@ def test_an_l1_penalty_shares_what_is_known_of_the_rows():
         )
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_objectives_of_outputs_are_sums_over_blocks_of_rows(form, monkeypatch):
+    monkeypatch.setattr("finitesum.evaluation.outputs.BLOCK_SIZE", 20)
+    rng = np.random.default_rng(2)
+    X, y, shifts, weights = rng.standard_normal((40, 3)), *rng.standard_normal((2, 40, 2)), rng.integers(0, 3, 40)
+    words = {"loss": "squared", "alpha": 0.5, "fit_intercept": True, "sample_weight": weights, "offset": shifts}
+    problem, w = Problem.linear(form(X), y, **words), rng.standard_normal(8)
+    residuals = X @ w.reshape(2, 4)[:, :3].T + w.reshape(2, 4)[:, 3] + shifts - y
+    expected = 0.5 * (weights / weights.sum()) @ residuals**2 + 0.25 * (w.reshape(2, 4)[:, :3] ** 2).sum(axis=1)
+    np.testing.assert_allclose(objectives_of_outputs(problem, w), expected, rtol=1e-12)
+
+
 def test_objectives_of_outputs_add_up():
     X, Y, rng = drawn()
     problem = Problem.linear(X, Y, loss="squared", alpha=0.3, fit_intercept=True, sample_weight=rng.random(len(Y)))

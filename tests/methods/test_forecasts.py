@@ -13,6 +13,7 @@ from finitesum.evaluation.conditioning import redundancy_of
 from finitesum.methods import forecasts
 from finitesum.methods.auto import choose, corner_costs
 from finitesum.methods.base import is_suited
+from finitesum.methods.class_costs import steps_before_whole
 from finitesum.methods.forecasts import Counts
 
 
@@ -162,6 +163,23 @@ def test_redundancy_is_1_of_independent_columns_and_their_number_of_equal_ones(f
 def test_redundancy_is_a_number_whatever_the_rows(X):
     problem = Problem.linear(np.asarray(X), np.arange(len(X)) % 2, alpha=0.1)
     assert 1.0 <= redundancy_of(problem) < math.inf
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "loss", "waits"),
+    [
+        (150, 300, "multinomial", False),
+        (500, 60, "multinomial", True),
+        (500, 60, "squared", False),
+        (30, 60, "squared", False),
+    ],
+)
+def test_a_diagonal_stands_for_all_columns_where_rows_are_enough_to_tell(n, d, loss, waits):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((n, d)), rng.integers(0, 3, n) if loss == "multinomial" else rng.standard_normal((n, 3))
+    problem = Problem.linear(X, y, loss=loss, alpha=0.1)
+    assert redundancy_of(problem) < 1.1  # as of many more rows
+    assert (steps_before_whole(problem) > 0) == waits
 
 
 def test_redundancy_leaves_out_rows_of_weight_0():

@@ -174,6 +174,8 @@ def dual_ascent(F, x, orders, epochs, tol=0.0):
                 else:
                     q = scaled + q * size / before
                 over = n_products >= most or not size > 1e-4 * start
+                if over:
+                    n_parts += 4 * n_products * face.size // (8 * n)
             if over:
                 before, length = s[face].copy(), 1.0
                 while length >= 1e-3:

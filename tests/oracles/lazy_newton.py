@@ -137,9 +137,12 @@ def lbfgs(F, loss, x, n_passes):
     """Yield x after the first evaluation and after each step: whole ones where F falls, else and at first searched for."""
     g, pairs, value = gradient(F, x), [], F.objective(x)
     yield x
-    diagonal = (F.Z**2).T @ (F.p * curvatures(F, loss, x, 2)) + F.l2
-    diagonal[diagonal <= 0.0] = 1.0
+    known = 0.0
     for _ in range(n_passes - 1):
+        h = curvatures(F, loss, x, 2).astype(float)
+        if not known / 3.0 <= F.p @ h <= 3.0 * known:
+            diagonal, known = (F.Z**2).T @ (F.p * h) + F.l2, F.p @ h
+            diagonal[diagonal <= 0.0] = 1.0
         inverse = np.diag(1.0 / diagonal)
         if pairs:
             s, y = pairs[-1]

@@ -136,5 +136,7 @@ def require_no_collection(given: Any, name: str, estimator: str, method: str = "
 
 
 def hint_for_solver(name: str) -> str:
-    """Return what to write for a solver of another library, or nothing."""
+    """Return what to write for a solver of another library, or for L-BFGS where it is unsuited; or nothing."""
+    if name == "lbfgs":
+        return ' "lbfgs" is for one smooth output: leave solver at "auto", which chooses.'
     return f' solver="{name}" is one of another library: leave solver at "auto", which chooses.' if name in SOLVERS else ""

@@ -37,6 +37,7 @@ def redundancy_of(problem: Problem) -> float:
 
     It is 1 where columns are orthogonal and grows up to their number: where it is small, conjugate gradients with a
     diagonal preconditioner are fast. (u_i'u_j)^2 of two independent rows is tr(R^2) on average; some rows are looked at.
+    R is that of many more rows than there are: of n rows tr(R^2) / tr(R) itself is larger, by about d / n.
 
     Examples
     --------

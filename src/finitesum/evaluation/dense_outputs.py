@@ -50,7 +50,7 @@ def sums_of_dense_rows(
 
     def of_block(here: slice, out: Matrix) -> float:
         block = matrix[here].astype(kind, copy=False)
-        scores, sums = np.zeros((n_outputs, len(block)), kind), out[:, :d]
+        scores, sums = (np.empty if not_zero else np.zeros)((n_outputs, len(block)), kind), out[:, :d]
         parts = [slice(i, i + few) for i in range(0, len(block), few)]
         for part in parts if not_zero else ():
             scores[:, part] = (block[part] @ columns).T if few < size else columns.T @ block.T

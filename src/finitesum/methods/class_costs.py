@@ -19,9 +19,9 @@ PASS, SCORE, PRODUCT, FACTOR, SCALED = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1
 #: the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
 MOST_COLUMNS, WORTH_PASSES, FACTOR_WORK = 3000, 100.0, 8.0
 
-#: How alike columns are (`redundancy_of`) up to which such a factor waits for as many steps as it costs passes, if these
-#: are more than a few; and for more steps, whatever it costs.
-INDEPENDENT, FEW_PASSES, FEWEST_STEPS = 1.3, 3.0, 8
+#: How alike columns are (`redundancy_of`, and d / n more) up to which such a factor waits for as many steps as it costs
+#: passes, if these are more than a few (of squares, whose Hessian it is, than many); and for more steps, whatever it costs.
+INDEPENDENT, FEW_PASSES, MANY_PASSES, FEWEST_STEPS = 1.4, 3.0, 30.0, 8
 ORTHOGONAL, MORE_STEPS = 1.05, 20
 
 #: Multiplications of a pass from which epochs of SDCA are worth a kernel: hundreds of passes take the second that it
@@ -77,10 +77,12 @@ def steps_before_whole(problem: Problem) -> int:
     """
     if problem.rows.is_sparse() or is_parted(problem):
         return 0
-    n_passes, redundancy = passes_of_whole(problem), redundancy_of(problem)
-    if redundancy <= ORTHOGONAL:
+    n_passes, is_quadratic = passes_of_whole(problem), problem.loss.d2_lipschitz() == 0.0
+    alike = redundancy_of(problem) + problem.rows.dim() / problem.n_rows
+    if alike <= ORTHOGONAL and not is_quadratic:
         return max(math.ceil(n_passes), MORE_STEPS)
-    return max(math.ceil(n_passes), FEWEST_STEPS) if n_passes > FEW_PASSES and redundancy <= INDEPENDENT else 0
+    is_long = n_passes > (MANY_PASSES if is_quadratic else FEW_PASSES)
+    return max(math.ceil(n_passes), FEWEST_STEPS) if is_long and alike <= INDEPENDENT else 0
 
 
 def is_worth_epochs(problem: Problem) -> bool:

@@ -17,8 +17,8 @@ ARRAYS_BY_ROW = 4
 #: Matrices beside those of a tree's levels: the sum, its factor, and copies of them.
 MATRICES = 4
 
-#: Vectors of a method without a matrix, and of L-BFGS for several outputs (`finitesum.methods.newton.multinomial_lbfgs`).
-VECTORS = 50
+#: Vectors of a method without a matrix, and of L-BFGS (`finitesum.methods.newton.lbfgs` and `multinomial_lbfgs`).
+VECTORS = 100
 
 
 def working_bytes(method: Method, problem: Problem, n_workers: int) -> float:

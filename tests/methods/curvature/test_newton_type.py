@@ -237,3 +237,14 @@ def test_refuses_what_it_cannot_do():
     problem, _ = make_pair(intercept=True)
     with pytest.raises(ValueError, match="needs an H that has an inverse"):
         minimize(problem, method=NIM(solver="inverse"))
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_nim_takes_steps_with_groups_from_where_the_optimality_is_large(scale):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 6))
+    y = scale * (X[:, 0] - X[:, 3] + 0.1 * rng.standard_normal(60))
+    problem = Problem.linear(X, y, loss="squared", alpha=0.1 * scale, l1_ratio=0.5, groups=[0, 0, 1, 1, 2, 2])
+    result = minimize(problem, method="nim", tol=1e-9, max_iter=60)
+    assert result.success, result.message
+    assert result.fun == pytest.approx(minimize(problem, method="newton", tol=1e-10).fun, rel=1e-9)

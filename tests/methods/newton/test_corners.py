@@ -102,6 +102,25 @@ def test_few_numbers_go_to_dual_ascent_where_there_is_machine_code_for_it(is_com
     assert choose(problem, begun="dual-ascent").method.name == "dual-ascent"  # whatever is compiled now
 
 
+def test_large_matrices_of_interior_points_stand_beside_dual_ascent(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((200, 20))
+    problem = Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=0.1)
+    monkeypatch.setattr("finitesum.methods.auto.corners.MATRIX_UP_TO", 19)
+    seconds = {"dual-ascent": 9.0, "interior-point": 1.0}
+
+    def of_those_that_fit(*_, fits):
+        return {name: seconds[name] for name in list(seconds)[: 1 + fits]}
+
+    monkeypatch.setattr("finitesum.methods.auto.corners.seconds_of", of_those_that_fit)
+    choice = choose(problem)
+    assert (choice.method.name, [other.method.name for other in choice.others]) == ("dual-ascent", ["interior-point"])
+    monkeypatch.setattr("finitesum.methods.auto.corners.MOST_ORDER", 19)
+    assert choose(problem).others == ()
+    monkeypatch.setattr("finitesum.methods.auto.corners.MATRIX_UP_TO", 20)
+    monkeypatch.setattr("finitesum.methods.auto.corners.MOST_ORDER", 20)
+    assert choose(problem).method.name == "interior-point"
+
+
 def test_dual_ascent_of_sharp_corners_is_left_for_time_alone():
     X = np.random.default_rng(0).standard_normal((60, 20))
     problem = Problem.linear(X, X[:, 0] > 0.0, loss="hinge", alpha=0.1)

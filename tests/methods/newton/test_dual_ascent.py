@@ -396,3 +396,24 @@ def test_few_rows_end_exactly_and_their_weights_are_repetitions(loss, has_interc
         assert ours.optimality <= 1e-12
         assert problem.n_rows < repeated.n_rows <= repeated.dim
         np.testing.assert_allclose(ours.x[:30], theirs.x[:30], atol=1e-8)
+
+
+def test_products_on_faces_count_as_parts_of_a_round(monkeypatch):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((400, 60))
+    problem = Problem.linear(X, X[:, 0] + rng.standard_normal(400) > 0.0, loss="hinge", alpha=1e-4)
+    method, parts = DualAscent(), {}
+    monkeypatch.setattr(dual_ascent, "NUMBERS_OF_A_PASS", 0.0)
+    for many in (1, 10**9):
+        monkeypatch.setattr(dual_ascent, "OF_PRODUCTS", many)
+        state = method.init(problem, np.zeros(problem.dim), 1e-9)
+        while state.face.size == 0:
+            state = method.run_pass(problem, state, np.array([0]))
+        size, before = state.face.size, state.n_parts
+        state, is_over = dual_ascent._after_products(problem, state)
+        while not is_over:
+            state, is_over = dual_ascent._after_products(problem, state)
+        parts[many] = state.n_parts - before
+        assert parts[many] == dual_ascent.PARTS * state.cg.n_products * size // (many * problem.n_rows)
+    assert parts[1] > 0
+    assert parts[10**9] == 0

@@ -5,7 +5,7 @@ import pytest
 from contracts.problems import make_pair
 from oracles import lazy_newton as oracle
 
-from finitesum import Problem, minimize
+from finitesum import LogisticRegression, Problem, minimize
 from finitesum.methods import forecasts
 from finitesum.methods.auto import choose
 from finitesum.methods.newton.lbfgs import LBFGS, memory_of
@@ -85,3 +85,29 @@ def test_it_is_compared_where_columns_hardly_depend_on_each_other():
     assert "lbfgs" not in forecasts.known_methods(independent(l1_ratio=0.5))
     problem = independent(n=12_000, d=250, alpha=1e-2)
     assert choose(problem, 1e-4).method.name == "lbfgs"
+
+
+def test_estimators_take_it_where_it_is_suited():
+    X = np.random.default_rng(0).standard_normal((200, 5))
+    y = X[:, 0] > 0.3
+    found, known = (LogisticRegression(solver=name, tol=1e-9).fit(X, y) for name in ("lbfgs", "auto"))
+    assert found.solver_ == "lbfgs"
+    np.testing.assert_allclose(found.coef_, known.coef_, atol=1e-6)
+    for unsuited in (LogisticRegression(solver="lbfgs"), LogisticRegression(solver="lbfgs", l1_ratio=1.0)):
+        labels = y if unsuited.l1_ratio else np.arange(200) % 3
+        with pytest.raises(ValueError, match='"lbfgs" is for one smooth output: leave solver at "auto", which chooses'):
+            unsuited.fit(X, labels)
+
+
+@pytest.mark.usefixtures("kernels_as_python")
+def test_the_diagonal_follows_curvatures_of_another_size():
+    rng = np.random.default_rng(0)
+    X = 0.3 * rng.standard_normal((300, 8)) * np.array([1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0])
+    problem = Problem.linear(X, rng.poisson(1.0, 300).astype(float), loss="poisson", alpha=1e-3)
+    method, made = LBFGS(first_rows=300), set()
+    state = method.init(problem, np.full(problem.dim, 2.0))
+    for _ in range(60):
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+        made.add(state.curvature)
+    assert len(made - {0.0}) > 1
+    assert state.optimality < 1e-6

@@ -312,7 +312,8 @@ def _after_products(problem: Problem, state: DualAscentState) -> tuple[DualAscen
     size, n_products, is_over = found
     cg = ConjugateGradients(*run, size, cg.start, cg.n_products + n_products, is_over)
     n_gradients = state.n_gradients + -(-n_products * face.size // (problem.batch_size or 1))
-    n_parts = state.n_parts + PARTS * n_products * face.size // (OF_PRODUCTS * problem.n_rows)
+    before, now = (PARTS * n * face.size // (OF_PRODUCTS * problem.n_rows) for n in (state.cg.n_products, cg.n_products))
+    n_parts = state.n_parts + now - before
     return state._replace(cg=cg, n_gradients=n_gradients, n_parts=n_parts), is_over
 
 

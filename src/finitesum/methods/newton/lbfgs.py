@@ -2,14 +2,15 @@
 
 A step is w+ = w - t B g(w), with g the gradient of F and B the inverse that the BFGS formula makes of the last pairs of
 a step s and a change y of the gradient [1], and of gamma D^-1 to begin with: D is the diagonal of the Hessian at a
-sample's first step, with curvatures of majorants (of some thousand rows where rows are dense), and gamma = s'y / y'D^-1
-y of the last pair. A step reads the rows once. t = 1 is taken where F falls and its slope at the end is at most 0.9
-times the first one's size; else, and at the first step, which has no pair to know its length by, t is searched for on
-the row predictions, which are linear in t, for the price of a pass. Growing samples are those of lazy Newton
+sample's first step, and again where the sum of curvatures has become three times as large or small, with curvatures of
+majorants (of some thousand rows where rows are dense), and gamma = s'y / y'D^-1 y of the last pair. A step reads the
+rows once. t = 1 is taken where F falls and its slope at the end is at most 0.9 times the first one's size, also where
+it could have been longer; else, and at the first step, which has no pair to know its length by, t is searched for on
+the row predictions, which are linear in t: that costs a pass. Growing samples are those of lazy Newton
 (`finitesum.methods.newton.lazy_newton`): a sample is left once Newton's decrement, by B, is below a quarter of what the
-sample itself puts into it. Pairs stay then: a sample's Hessian is a part of the next one's.
+sample's own error makes of it, or after 25 steps. Pairs stay then: a sample's Hessian is a part of the next one's.
 
-A pass is one step, or one larger sample. Memory: 4 bytes a row, and up to 40 d numbers.
+A pass is one step, or one larger sample. Memory: 4 bytes a row, and up to 80 d numbers.
 
 References
 ----------
@@ -26,7 +27,7 @@ from finitesum.evaluation.row_products import gram_diagonal
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Sample, sample_of
 from finitesum.methods.newton import subsampling
-from finitesum.methods.newton.stale_hessian import noise
+from finitesum.methods.newton.stale_hessian import noise, total_curvature
 from finitesum.methods.newton.subsampling import FIRST_ROWS, End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.lbfgs import MEMORY, Pairs, no_pairs, solve, with_pair
@@ -38,6 +39,9 @@ MOST_STEPS, ENOUGH = 25, 0.25
 
 #: The slope of F at the end of a whole step, by the first one's size, up to which it is taken where F falls.
 STEEPEST = 0.9
+
+#: By what factor curvatures may change before the diagonal is made again.
+CHANGED = 3.0
 
 #: Pairs that are kept at least, and how many times as much their products may read as a pass does.
 FEWEST_PAIRS, OF_A_PASS = 8, 0.5
@@ -51,7 +55,8 @@ class LBFGSState(NamedTuple):
     squared_slopes: float = 0.0  # sum of p_i phi'_i^2 over the sample at x
     value: float = 0.0  # sum of p_i phi_i over the sample at x
     majorize: int = Majorize.ALL  # curvatures are those of majorants, which say more of other points
-    diagonal: Vector = np.zeros(0)  # of the Hessian at the sample's first step; empty before
+    diagonal: Vector = np.zeros(0)  # of the Hessian where it was made; empty before a sample's first step
+    curvature: float = 0.0  # sum of p_i c_i over the sample there
     pairs: Pairs = no_pairs(0)
     order: Indices = np.zeros(0, dtype=np.int64)  # in which the components join the sample
     n_sampled: int = 0  # components of the sample
@@ -109,7 +114,7 @@ class LBFGS(SampledNewton):
                 state = state._replace(order=subsampling.permutation(order, problem.n_components))
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
-            if state.diagonal.size == 0:
+            if state.diagonal.size == 0 or _has_changed(problem, state, sample):
                 state = _with_diagonal(problem, state, sample)
             direction = direction_of(state)
             if not sample.is_complete(problem) and _is_enough(problem, state, sample, direction):
@@ -158,7 +163,14 @@ def _with_diagonal(problem: Problem, state: LBFGSState, sample: Sample) -> LBFGS
         members, weight = part.components, part.weight
     diagonal = gram_diagonal(problem, state.curvatures, members) / weight + sample.ridge * problem.term.weights
     diagonal[~(diagonal > 0.0)] = 1.0
-    return state._replace(diagonal=diagonal, n_gradients=state.n_gradients + members.size)
+    now, n_gradients = total_curvature(problem, sample, state.curvatures), state.n_gradients + members.size
+    return state._replace(diagonal=diagonal, curvature=now, n_gradients=n_gradients)
+
+
+def _has_changed(problem: Problem, state: LBFGSState, sample: Sample) -> bool:
+    """Return whether curvatures have become much larger or smaller since the diagonal was made."""
+    now = total_curvature(problem, sample, state.curvatures)
+    return not state.curvature / CHANGED <= now <= CHANGED * state.curvature
 
 
 def direction_of(state: LBFGSState) -> Vector:

@@ -150,8 +150,8 @@ class MultinomialLBFGS(SumMethod):
         pairs = Pairs(*(np.zeros((n_pairs, problem.dim), kept.dtype) for kept in first.pairs))
         dim, n_outputs, kronecker, ascent = problem.rows.dim(), problem.n_outputs, KroneckerFactors(), ClassAscent()
         if state.kronecker.values.size:
-            rank = min(state.kronecker.values.shape[-1], dim)
-            n_vectors = rank if state.kronecker.of_columns.size else 0
+            n_vectors = min(state.kronecker.values.shape[-1], dim) if state.kronecker.of_columns.size else 0
+            rank = n_vectors or dim
             of_columns = np.zeros((dim, n_vectors), _float_of(state.kronecker.of_columns))
             small = np.zeros((n_outputs, n_outputs)), of_columns, np.zeros((n_outputs, rank)), np.zeros(n_outputs)
             kronecker = KroneckerFactors(*small)
@@ -230,11 +230,11 @@ class MultinomialLBFGS(SumMethod):
 def _kind_at(problem: Problem, step: int) -> str:
     """Return which Kronecker product suits a problem before a step; "none" where a known one stays."""
     n_before, is_cheap = steps_before_whole(problem), is_whole_cheap(problem)
-    if is_cheap and (step == n_before > 0 or (n_before == 0 and step in MADE_AT)):
-        return "kronecker"
-    if n_before > 0:
-        return "diagonal" if step < n_before else "none"
-    return "none" if is_cheap else "low-rank"
+    if step < n_before:
+        return "diagonal"
+    if not is_cheap:
+        return "none" if n_before > 0 else "low-rank"
+    return "kronecker" if step in ((n_before,) if n_before > 0 else MADE_AT) else "none"
 
 
 def _low_rank_again(problem: Problem, state: State) -> KroneckerFactors | None:

@@ -16,14 +16,14 @@ vector in single precision, too. Acceptance of steps, majorants and growing
 samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d)
 numbers in single precision.
 
-From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless `first_rows` is given, a run begins with
-epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is met, or more than 300 are
-left, as the last few went. So it does where rows outnumber columns, with enough of the penalty (q_i phi'' <= 3), 25 entries
-a row or more and a tol that leaves up to four digits; there until more than 30 are left. With an intercept q_i phi'' has to
-be 0.02 or more, too. So it does, on one thread, on dense rows of few directions with enough of the penalty (mean q_i phi'' <=
-0.8) that are at most 12 times the columns, where tol leaves up to four digits; there until more than 6 epochs are left.
-Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch
-makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
+From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless `first_rows` is given, a run begins
+with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is met, or more than
+300 are left, as the last few went. So it does where rows outnumber columns, with enough of the penalty (q_i phi'' <= 3),
+25 entries a row or more and a tol that leaves up to four digits; there until more than 30 are left. With an intercept q_i
+phi'' has to be 0.02 or more, too. So it does, on one thread, on dense rows of few directions with enough of the penalty
+(mean q_i phi'' <= 0.8) that are at most 12 times the columns, where tol leaves up to four digits; there until more than 6
+epochs are left. Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch makes
+as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
 Epochs run on one thread, and on small data, whose sums need no kernel, only where theirs is on disk already.
 
 On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker

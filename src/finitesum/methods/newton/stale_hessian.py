@@ -348,5 +348,10 @@ def is_expensive(problem: Problem, n_components: int, sample: Sample) -> bool:
 
 def noise(problem: Problem, sample: Sample, curvatures: Vector32, squared_slopes: float) -> float:
     """Return what the sample itself puts into Newton's decrement, about."""
-    total, _ = _total_and_moved(problem, sample.components, curvatures, curvatures)
+    total = total_curvature(problem, sample, curvatures)
     return problem.dim / sample.n_rows(problem) * squared_slopes / max(total, 1e-300)
+
+
+def total_curvature(problem: Problem, sample: Sample, curvatures: Vector32) -> float:
+    """Return sum_i p_i c_i over a sample."""
+    return _total_and_moved(problem, sample.components, curvatures, curvatures)[0]
