@@ -213,6 +213,12 @@ def test_lbfgs_from_a_hessian_of_classes_equals_its_oracle(form, setting, joint,
     assert oracle.optimality(state.x) < 0.05 * oracle.optimality(w)
 
 
+def assert_template_has_its_shapes(method, problem, w, state):
+    flat = {key: np.array(value) for key, value in flatten(state).items()}
+    shapes = flatten(method.template(problem, method.init(problem, w), unflatten(method.state_type, flat)))
+    assert {key: np.shape(value) for key, value in shapes.items()} == {key: value.shape for key, value in flat.items()}
+
+
 @pytest.mark.parametrize(
     "setting", [{}, {"intercept": True, "weighted": True}, {"loss": "squared", "intercept": True}], ids=ident
 )
@@ -225,9 +231,7 @@ def test_lbfgs_from_a_diagonal_equals_its_oracle(form, setting):
     for state, point in zip(run(method, problem, w, orders), expected, strict=True):
         np.testing.assert_allclose(state.x, point, rtol=1e-8, atol=1e-8)
     assert state.kronecker.of_columns.shape == (problem.rows.dim(), 0)
-    flat = {key: np.array(value) for key, value in flatten(state).items()}
-    shapes = flatten(method.template(problem, method.init(problem, w), unflatten(method.state_type, flat)))
-    assert {key: np.shape(value) for key, value in shapes.items()} == {key: value.shape for key, value in flat.items()}
+    assert_template_has_its_shapes(method, problem, w, state)
 
 
 def test_lbfgs_begins_with_a_diagonal_where_columns_hardly_depend_on_each_other():
@@ -249,9 +253,7 @@ def test_lbfgs_from_factors_of_low_rank_equals_its_oracle(setting, monkeypatch):
     for state, point in zip(run(method, problem, w, orders), expected, strict=True):
         np.testing.assert_allclose(state.x, point, rtol=1e-8, atol=1e-8)
     assert state.kronecker.of_columns.shape == (problem.rows.dim(), 9)
-    flat = {key: np.array(value) for key, value in flatten(state).items()}
-    shapes = flatten(method.template(problem, method.init(problem, w), unflatten(method.state_type, flat)))
-    assert {key: np.shape(value) for key, value in shapes.items()} == {key: value.shape for key, value in flat.items()}
+    assert_template_has_its_shapes(method, problem, w, state)
 
 
 def test_lbfgs_makes_factors_of_a_low_rank_again_once_curvatures_have_changed():

@@ -87,7 +87,8 @@ MOST_OF_CLASSES = 5000
 #: Such variables from which it is not compared where rows are fewer than columns.
 LEAST_OF_FEW_ROWS = 400
 
-#: How alike the columns of dense rows may be (`redundancy_of`) where L-BFGS is compared: of others it is never the fastest.
+#: How alike the columns of dense rows may be (`redundancy_of`) where L-BFGS is compared: of 39 draws of other families it
+#: was the fastest on 4, and took more than twice as long as the best method, or did not end, on 29.
 MOST_ALIKE = 2.0
 
 #: The features that counts grow with, as powers.

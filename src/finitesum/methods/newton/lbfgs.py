@@ -114,8 +114,9 @@ class LBFGS(SampledNewton):
                 state = state._replace(order=subsampling.permutation(order, problem.n_components))
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
-            if state.diagonal.size == 0 or _has_changed(problem, state, sample):
-                state = _with_diagonal(problem, state, sample)
+            now = total_curvature(problem, sample, state.curvatures)
+            if state.diagonal.size == 0 or not state.curvature / CHANGED <= now <= CHANGED * state.curvature:
+                state = _with_diagonal(problem, state._replace(curvature=now), sample)
             direction = direction_of(state)
             if not sample.is_complete(problem) and _is_enough(problem, state, sample, direction):
                 return self._grown(problem, state)
@@ -163,14 +164,7 @@ def _with_diagonal(problem: Problem, state: LBFGSState, sample: Sample) -> LBFGS
         members, weight = part.components, part.weight
     diagonal = gram_diagonal(problem, state.curvatures, members) / weight + sample.ridge * problem.term.weights
     diagonal[~(diagonal > 0.0)] = 1.0
-    now, n_gradients = total_curvature(problem, sample, state.curvatures), state.n_gradients + members.size
-    return state._replace(diagonal=diagonal, curvature=now, n_gradients=n_gradients)
-
-
-def _has_changed(problem: Problem, state: LBFGSState, sample: Sample) -> bool:
-    """Return whether curvatures have become much larger or smaller since the diagonal was made."""
-    now = total_curvature(problem, sample, state.curvatures)
-    return not state.curvature / CHANGED <= now <= CHANGED * state.curvature
+    return state._replace(diagonal=diagonal, n_gradients=state.n_gradients + members.size)
 
 
 def direction_of(state: LBFGSState) -> Vector:
