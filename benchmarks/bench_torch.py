@@ -1,7 +1,7 @@
 """Times a step of AdaHB and HB against torch's Adam: ratios, in one process, in turns, medians.
 
-    python benchmarks/bench_torch.py [--device cpu] [--threads 1] [--rounds 15] [--sizes cnn many 1e6 1e7]
-                                     [--only "adahb fused" "hb fused"]
+    python benchmarks/bench_torch.py [--device cpu] [--threads 1] [--rounds 15] [--only "adahb fused" "hb fused"]
+                                     [--sizes cnn many resnet18 transformer 1e6 1e7]
 
 A ratio below 1 means faster than ``torch.optim.Adam(foreach=True)`` on the CPU, ``Adam(fused=True)`` on CUDA. On CUDA the
 share of the memory's bandwidth is printed too, for seven streams of the parameters' size (w, g, m, v read; w, m, v
@@ -38,10 +38,33 @@ CNN = [
 STREAMS = {"adam": 7, "adahb": 7, "hb": 5}
 
 
+def resnet18() -> list[tuple[int, ...]]:
+    """Return the shapes of a ResNet-18 with 1,000 classes: 62 parameters, 11.7 million entries."""
+    shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
+    before = 64
+    for width in (64, 64, 128, 128, 256, 256, 512, 512):
+        shapes += [(width, before, 3, 3), (width,), (width,), (width, width, 3, 3), (width,), (width,)]
+        if width != before:
+            shapes += [(width, before, 1, 1), (width,), (width,)]
+        before = width
+    return [*shapes, (1000, 512), (1000,)]
+
+
+def transformer() -> list[tuple[int, ...]]:
+    """Return the shapes of twelve layers of width 768 with 50,257 words: 148 parameters, 124 million entries."""
+    layer: list[tuple[int, ...]] = [(768,), (768,), (2304, 768), (2304,), (768, 768), (768,), (768,), (768,)]
+    layer += [(3072, 768), (3072,), (768, 3072), (768,)]
+    return [(50257, 768), (1024, 768), *layer * 12, (768,), (768,)]
+
+
 def shapes_of(size: str) -> list[tuple[int, ...]]:
-    """Return the parameters' shapes: the four-layer CNN, 100 of 1,000 entries, or one of the given size."""
+    """Return the parameters' shapes: of a network, 100 of 1,000 entries, or one of the given size."""
     if size == "cnn":
         return CNN
+    if size == "resnet18":
+        return resnet18()
+    if size == "transformer":
+        return transformer()
     if size == "many":
         return [(1000,)] * 100
     return [(int(float(size)),)]
@@ -127,7 +150,7 @@ def main() -> None:
         for name, seconds in medians.items():
             n_bytes = 4 * STREAMS[name.split()[0]] * n_entries
             share = "" if bandwidth is None else f"  {n_bytes / seconds / bandwidth:5.0%} of the bandwidth"
-            print(f"{size:>6}  {name:16}  {seconds * 1e6:10.0f} us  ratio {seconds / base:5.2f}{share}")
+            print(f"{size:>11}  {name:16}  {seconds * 1e6:10.0f} us  ratio {seconds / base:5.2f}{share}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import torch.multiprocessing as mp
 
 from finitesum.constraints import L1Ball
 from finitesum.torch import HB, AdaHB, EpochT, fused_cuda, heavy_ball
-from finitesum.torch.schedule import each_of
 
 BOTH = pytest.mark.parametrize("optimizer_class", [AdaHB, HB])
 INTERPRETED = fused_cuda.HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"
@@ -110,12 +109,7 @@ def kernel_device(monkeypatch):
     """A CUDA device, or the CPU with the kernel's interpreter in place of the compiled loops."""
     if HAS_CUDA and not INTERPRETED:
         return "cuda"
-
-    def interpreted(bucket, k, rule):
-        for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
-            fused_cuda.fused_update_cuda(slot, own, rule)
-
-    monkeypatch.setattr(heavy_ball, "_run_fused", interpreted)
+    monkeypatch.setattr(heavy_ball, "fused_update_cpu", fused_cuda.fused_update_cuda)
     return "cpu"
 
 
@@ -132,10 +126,12 @@ def kernel_device(monkeypatch):
     ],
     ids=str,
 )
-def test_gpu_kernel_equals_the_reference(optimizer_class, dtype, options, kernel_device):
+def test_gpu_kernels_equal_the_reference(optimizer_class, dtype, options, kernel_device, monkeypatch):
+    """Parameters updated together, one that counts as large, and one whose gradient lies otherwise than its state."""
+    monkeypatch.setattr(fused_cuda, "SMALL", 2050)
     if dtype == torch.bfloat16 and kernel_device == "cpu":
         pytest.skip("Triton's interpreter truncates to bfloat16 where the device rounds")
-    shapes = [(70, 30), (5,), (), (0,)]
+    shapes = [(70, 30), (5,), (), (0,), (41, 50), (8, 6)]
     n_steps = 100 if kernel_device == "cuda" else 5
 
     def run(**how):
@@ -147,6 +143,7 @@ def test_gpu_kernel_equals_the_reference(optimizer_class, dtype, options, kernel
         for _ in range(n_steps):
             for p in params:
                 p.grad = torch.randn(p.shape, dtype=dtype).to(kernel_device)
+            params[5].grad = torch.randn(6, 8, dtype=dtype).to(kernel_device).T
             optimizer.step()
         return torch.cat([p.detach().flatten() for p in params])
 
@@ -160,9 +157,10 @@ def test_gpu_kernel_equals_the_reference(optimizer_class, dtype, options, kernel
 def test_captured_graph_equals_eager_steps(optimizer_class, how):
     def fresh():
         torch.manual_seed(0)
-        w = torch.nn.Parameter(torch.randn(100, device="cuda"))
-        w.grad = torch.randn(100, device="cuda")
-        return w, optimizer_class([w], steps_per_epoch=2, capturable=True, **how)
+        params = [torch.nn.Parameter(torch.randn(n, device="cuda")) for n in (100, 1, 3000)]
+        for w in params:
+            w.grad = torch.randn_like(w)
+        return params, optimizer_class(params, steps_per_epoch=2, capturable=True, **how)
 
     eager, optimizer = fresh()
     for _ in range(10):
@@ -180,6 +178,24 @@ def test_captured_graph_equals_eager_steps(optimizer_class, how):
     for _ in range(7):
         graph.replay()
     torch.testing.assert_close(captured, eager, rtol=1e-5, atol=1e-6)
+
+
+@needs_cuda
+def test_streams_have_tables_of_their_own():
+    """Two streams that update in turns what neither waits for: the other's tables may not be there yet."""
+    params = [[torch.nn.Parameter(torch.zeros(100, device="cuda")) for _ in range(5)] for _ in range(2)]
+    optimizers = [AdaHB(own, lr=1.0, steps_per_epoch=2, fused=True) for own in params]
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    torch.cuda.synchronize()
+    for _ in range(50):
+        for own, optimizer, stream in zip(params, optimizers, streams, strict=True):
+            with torch.cuda.stream(stream):
+                for w in own:
+                    w.grad = torch.ones_like(w)
+                optimizer.step()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(params[0], params[1], rtol=0, atol=0)
+    assert all(bool((w < 0).all()) for own in params for w in own)
 
 
 @needs_cuda

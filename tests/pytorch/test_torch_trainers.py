@@ -76,6 +76,7 @@ def test_after_epoch_finds_wrapped_optimizers_and_leaves_others_alone():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:GPU available but not used")
 def test_lightning_counts_epochs(tmp_path):
     lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
     from finitesum.torch.lightning import EpochCallback

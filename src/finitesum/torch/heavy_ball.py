@@ -6,7 +6,7 @@ The options of a group are checked once, where they come in.
 import numbers
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, cast, overload
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -147,13 +147,12 @@ class HeavyBall(Optimizer):
 
     def _update_group(self, group: Group) -> None:
         rule = self._rule(group)
-        slots = [self._slot(param, group, rule) for param in group["params"] if param.grad is not None]
+        slots = [self._slot(param, grad, group, rule) for param in group["params"] if (grad := param.grad) is not None]
         if not slots:
             return
         compiling = torch.compiler.is_compiling()
         on_device = bool(group["capturable"]) or compiling
-        on_cuda = any(slot.param.device.type == "cuda" for slot in slots)
-        if on_cuda and not on_device and torch.cuda.is_current_stream_capturing():
+        if not on_device and any(slot.param.is_cuda for slot in slots) and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
                 "a CUDA graph is being captured, which would freeze t. Make the optimizer with capturable=True."
             )
@@ -165,7 +164,8 @@ class HeavyBall(Optimizer):
         for bucket in buckets(slots, on_device):
             k = bucket_coefficients(bucket, group, on_device)
             if group["fused"] and not compiling:
-                _run_fused(bucket, k, rule)
+                update = fused_update_cpu if bucket[0].param.device.type == "cpu" else fused_update_cuda
+                update(bucket, k, rule)
             elif _uses_lists(bucket, group):
                 whole = bucket[0].param.device.type != "cpu" or isinstance(k.momentum, Tensor)
                 for part in [bucket] if whole else _cache_sized(bucket):
@@ -173,14 +173,14 @@ class HeavyBall(Optimizer):
             else:
                 self._run_reference(bucket, k, rule)
 
-    def _slot(self, param: Tensor, group: Group, rule: Rule) -> Slot:
-        refuse_sparse(cast(Tensor, param.grad))
+    def _slot(self, param: Tensor, grad: Tensor, group: Group, rule: Rule) -> Slot:
+        refuse_sparse(grad)
         state = self.state[param]
         if not state:
             state.update(new_state(param, group, self._adaptive))
             if rule.project is not None and not rule.smooth:
                 param.copy_(rule.project(param, None))  # a start outside of the set is no displacement
-        return slot_of(param, state)
+        return slot_of(param, grad, state)
 
     def _run_reference(self, bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
         for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
@@ -229,14 +229,6 @@ def _cache_sized(bucket: list[Slot]) -> Iterator[list[Slot]]:
         part.append(slot)
         n += slot.param.numel()
     yield part
-
-
-def _run_fused(bucket: list[Slot], k: Coefficients, rule: Rule) -> None:
-    if bucket[0].param.device.type == "cpu":
-        fused_update_cpu(bucket, k, rule)
-        return
-    for slot, own in zip(bucket, each_of(k, len(bucket)), strict=True):
-        fused_update_cuda(slot, own, rule)
 
 
 def _check_group(group: Group) -> None:

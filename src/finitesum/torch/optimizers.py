@@ -64,8 +64,8 @@ class AdaHB(HeavyBall):
     differentiable : bool, default False
         Let derivatives be taken through the update; parameters are no leaves then.
     fused : bool or None, default None
-        One pass over memory: a Triton kernel on CUDA, compiled loops on the CPU (some seconds to compile once, kept on
-        disk). Not with a constraint.
+        One pass over memory: Triton kernels on CUDA, with one launch for all parameters of up to four million entries;
+        compiled loops on the CPU (some seconds to compile once, kept on disk). Not with a constraint.
 
     Attributes
     ----------

@@ -83,12 +83,13 @@ def refuse_sparse(grad: Tensor) -> None:
         )
 
 
-def slot_of(param: Tensor, state: State) -> Slot:
-    """Gather the tensors of a parameter that has a gradient."""
-    tensors = param, cast(Tensor, param.grad), state["momentum_buffer"], state.get("square_avg")
-    if param.is_complex():
-        tensors = cast(Any, tuple(x if x is None else torch.view_as_real(x.resolve_conj()) for x in tensors))
-    return Slot(param, state["step"], *tensors)
+def slot_of(param: Tensor, grad: Tensor, state: State) -> Slot:
+    """Gather the tensors of a parameter."""
+    displacement, square_avg = state["momentum_buffer"], state.get("square_avg")
+    if not param.is_complex():
+        return Slot(param, state["step"], param, grad, displacement, square_avg)
+    pairs = [x if x is None else torch.view_as_real(x.resolve_conj()) for x in (param, grad, displacement, square_avg)]
+    return Slot(param, state["step"], *cast(Any, pairs))
 
 
 def buckets(slots: list[Slot], on_device: bool) -> list[list[Slot]]:
@@ -96,8 +97,8 @@ def buckets(slots: list[Slot], on_device: bool) -> list[list[Slot]]:
     lists: dict[Any, list[Slot]] = {}
     for slot in slots:
         step = None if on_device else slot.step.item()
-        key = slot.param.device, slot.param.dtype, slot.grad.dtype, step
-        lists.setdefault(key, []).append(slot)
+        _, _, param, grad, _, _ = slot
+        lists.setdefault((param.device, param.dtype, grad.dtype, step), []).append(slot)
     return list(lists.values())
 
 
