@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from finitesum.dask.engine import Blocks
-from finitesum.problems.input import labels_and_codes, weights_of_rows
+from finitesum.problems.input import weights_of_rows
+from finitesum.problems.labels import labels_and_codes
 from finitesum.problems.parts import errors_named, require_some_rows
 
 try:

@@ -22,7 +22,13 @@ from finitesum.estimators.covariance import require_covariance
 from finitesum.estimators.elsewhere import estimator, require_no_collection
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.penalties import as_penalty_of, box_of
-from finitesum.estimators.plain_input import X_CHECKS, is_plain_table, is_plain_target
+from finitesum.estimators.plain_input import (
+    X_CHECKS,
+    has_finite_entries,
+    is_plain_table,
+    is_plain_target,
+    is_stored_plainly,
+)
 from finitesum.estimators.robust_errors import model_covariance
 from finitesum.estimators.solvers import as_solver
 from finitesum.estimators.tasks import CallbackSupportMixin, FitTasks
@@ -336,12 +342,26 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
         """Return x'w + b + o of each row: a column for each of several outputs, a vector for one."""
         check_is_fitted(self)
         require_indices(X)
-        if not self._is_plain(X, reset=False):
-            X = validate_data(self, X, reset=False, **X_CHECKS)
-        scores = np.asarray(X @ self.coef_.T + self.intercept_)
+        scores = self._scores_of_plain(X)
+        if scores is None:
+            X = validate_data(self, X, reset=False, **{**X_CHECKS, "order": None})
+            scores = np.asarray(X @ self.coef_.T + self.intercept_)
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         return scores if offset is None else scores + checked_numbers(offset, scores.shape, "offset").astype(scores.dtype)
+
+    def _scores_of_plain(self, X: Any) -> Data | None:
+        """Return x'w + b of plain rows whose entries are finite, None for others.
+
+        A product of an entry that is not finite and a coefficient that is not 0 is not finite either: the rows are read
+        once more only where a coefficient is 0, or a score is not finite.
+        """
+        if hasattr(self, "feature_names_in_") or not is_stored_plainly(X) or X.shape[1] != self.n_features_in_:
+            return None
+        with np.errstate(all="ignore"):
+            scores = np.asarray(X @ self.coef_.T + self.intercept_)
+            is_clean = np.isfinite(scores.sum()) and np.all(self.coef_)
+        return scores if is_clean or has_finite_entries(X) else None
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:

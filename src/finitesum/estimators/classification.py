@@ -4,10 +4,11 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
+from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import log_expit, log_softmax
+from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
@@ -21,7 +22,8 @@ from finitesum.estimators.multilabel import has_columns, indicators_of, offset_o
 from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.losses import Logistic, Loss, LossName, Multinomial
-from finitesum.problems.input import as_rows, checked_numbers, classes_and_codes
+from finitesum.problems.input import as_rows, checked_numbers
+from finitesum.problems.labels import classes_and_codes, codes_of_words
 from finitesum.problems.linear import Problem
 
 
@@ -59,11 +61,12 @@ class LabelledData:
         self.X, self.y = X, y
         self.sample_weight = checked_weights(sample_weight, X)
         self.codes: Indices
-        if type(y) is not np.ndarray or y.ndim != 1 or y.dtype.kind not in "biuf":
+        words = codes_of_words(y)
+        if words is None and (type(y) is not np.ndarray or y.ndim != 1 or y.dtype.kind not in "biufU"):
             check_classification_targets(y)
         self.classes: Data
-        self.classes, self.codes = classes_and_codes(y)
-        if not is_plain_label(y, self.classes.size):
+        self.classes, self.codes = classes_and_codes(y) if words is None else words
+        if not is_plain_label(y, self.classes.size, are_words=words is not None):
             check_classification_targets(y)
         self.offset: Any = None  # (n,) of two classes, (n, K) of several
         self._weigh(estimator)
@@ -281,5 +284,41 @@ def log_probabilities(scores: Data) -> Data:
     array([[0.5, 0.5],
            [0. , 1. ]])
     """
-    found: Data = log_expit(np.stack([-scores, scores], axis=1)) if scores.ndim == 1 else log_softmax(scores, axis=1)
+    if scores.ndim > 1:
+        found: Data = scores - _largest(scores)[:, None]
+        found -= np.log(_sums(np.exp(found)))[:, None]
+        return found
+    # log expit(u) = min(u, 0) - log(1 + exp(-|u|)): one logarithm serves both classes.
+    found = np.stack([-scores, scores], axis=1)
+    np.minimum(found, 0.0, out=found)
+    found -= np.log1p(np.exp(-np.abs(scores)))[:, None]
     return found
+
+
+def probabilities(scores: Data) -> Data:
+    """Return the probabilities of two classes, from decisions (n,), or of several, from scores (n, K).
+
+    Examples
+    --------
+    >>> probabilities(np.array([0.0, 1000.0]))
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    if scores.ndim > 1:
+        found: Data = scores - _largest(scores)[:, None]
+        np.exp(found, out=found)
+        found /= _sums(found)[:, None]
+        return found
+    found = np.empty((scores.size, 2), dtype=scores.dtype)
+    expit(-scores, out=found[:, 0])
+    expit(scores, out=found[:, 1])
+    return found
+
+
+def _largest(scores: Data) -> Data:
+    """Return the largest number of each row: column by column where they are few, as NumPy is slow along short rows."""
+    return reduce(np.maximum, scores.T) if scores.shape[1] <= 16 else scores.max(axis=1)
+
+
+def _sums(values: Data) -> Data:
+    return values @ np.ones(values.shape[1], dtype=values.dtype)

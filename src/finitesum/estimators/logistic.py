@@ -4,11 +4,11 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from finitesum.core.arrays import Data, Vector
 from finitesum.estimators.array_api import in_kind
-from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities
+from finitesum.estimators.classification import LabelledData, LinearClassifierMixin, log_probabilities, probabilities
 from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.inference import InferenceMixin
 
@@ -38,7 +38,8 @@ class LogisticRegressionMixin(LinearClassifierMixin, InferenceMixin):
 
         Of several labels a row, that of each label by itself.
         """
-        return np.exp(self.predict_log_proba(X, offset))
+        scores = self.decision_function(X, offset)
+        return np.asarray(expit(scores)) if self._has_labels else probabilities(scores)
 
     @in_kind
     def predict_log_proba(self, X: Any, offset: Any = None) -> Data:

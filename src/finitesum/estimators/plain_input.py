@@ -18,11 +18,21 @@ FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 def is_plain_table(X: Any) -> bool:
     """Return whether X is a C-ordered array or CSR matrix of finite floats, with rows and columns."""
+    return is_stored_plainly(X, ordered=True) and has_finite_entries(X)
+
+
+def is_stored_plainly(X: Any, *, ordered: bool = False) -> bool:
+    """Return whether X is an array, C-ordered where asked for, or a CSR matrix of floats, with rows and columns."""
     if type(X) in (csr_matrix, csr_array):
-        values, is_stored_well = X.data, X.ndim == 2 and X.indices.dtype == X.indptr.dtype and X.indices.dtype.kind == "i"
+        values, is_well = X.data, X.ndim == 2 and X.indices.dtype == X.indptr.dtype and X.indices.dtype.kind == "i"
     else:
-        values, is_stored_well = X, type(X) is np.ndarray and X.ndim == 2 and X.flags.c_contiguous
-    return bool(is_stored_well and values.dtype in FLOATS and 0 not in X.shape and _is_finite(values))
+        values, is_well = X, type(X) is np.ndarray and X.ndim == 2 and (X.flags.c_contiguous or not ordered)
+    return bool(is_well and values.dtype in FLOATS and 0 not in X.shape)
+
+
+def has_finite_entries(X: Any) -> bool:
+    """Return whether all entries of an array or a CSR matrix are finite, where their sum does not overflow."""
+    return _is_finite(X if type(X) is np.ndarray else X.data)
 
 
 def frame_as_numbers(X: Any) -> Any:
@@ -45,8 +55,8 @@ def _is_finite(values: Any) -> bool:
         return bool(np.isfinite(values.sum(dtype=np.float64)))
 
 
-def is_plain_label(y: Any, n_classes: int) -> bool:
-    """Return whether an array with this many classes holds whole numbers that repeat, as labels do."""
+def is_plain_label(y: Any, n_classes: int, *, are_words: bool = False) -> bool:
+    """Return whether an array with this many classes holds words or whole numbers that repeat, as labels do."""
     if type(y) is not np.ndarray or y.ndim != 1 or n_classes > 0.5 * y.size:
         return False
-    return y.dtype.kind in "biu" or (y.dtype in FLOATS and bool((y == np.floor(y)).all()))
+    return are_words or y.dtype.kind in "biuU" or (y.dtype in FLOATS and bool((y == np.floor(y)).all()))

@@ -12,6 +12,7 @@ from finitesum.core.in_memory import require_in_memory
 from finitesum.core.indices import require_indices
 from finitesum.core.mapped import as_writable
 from finitesum.losses import Loss, Squared, SquaredTargets
+from finitesum.problems.labels import labels_and_codes, require_classes
 from finitesum.problems.rows import CSRRows, DenseRows
 
 #: The fraction of entries from which an array is better than CSR rows, and bytes up to which it may be the larger one.
@@ -244,55 +245,3 @@ def checked_values(y: Any, n: int, loss: Loss) -> Any:
             i = int(np.flatnonzero(~good)[0])
             raise ValueError(f"y must be {words} for {type(loss).__name__}, got {values[i]} at position {i}.")
     return values
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # what pandas' NA answers
-        return True
-
-
-def classes_and_codes(labels: Any) -> tuple[Any, Any]:
-    """Return the classes in increasing order and the code of each label, shape (n,): two numbers need no sorting."""
-    if labels.dtype.kind in "biuf" and labels.ndim == 1 and labels.size:
-        low, high = labels.min(), labels.max()
-        if low < high and ((is_high := labels == high) | (labels == low)).all():
-            return np.array([low, high]), is_high.astype(np.int64)
-    return np.unique(labels, return_inverse=True)
-
-
-def labels_and_codes(labels: Any) -> tuple[Any, Any]:
-    """Return the classes in increasing order and the code of each label, or raise where one is missing."""
-    kind = labels.dtype.kind
-    if kind in "fc" and not np.isfinite(labels).all():
-        i = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise ValueError(f"y must be finite, got {labels[i]} at position {i}. Drop rows without a label first.")
-    if kind in "OMm":
-        i = next((i for i, label in enumerate(labels) if _is_missing(label)), -1)
-        if i >= 0:
-            raise ValueError(f"y must not lack labels, got {labels[i]} at position {i}. Drop rows without a label first.")
-    try:
-        return classes_and_codes(labels)
-    except TypeError as error:
-        raise ValueError(f"y must hold labels of one kind: {error}. Convert them to strings first.") from error
-
-
-def require_classes(classes: Any, totals: Any, loss: Loss) -> None:
-    """Raise unless there are two classes, or two or more where the loss takes them, of which each has a row that counts."""
-    if loss.target_kind() == "class":
-        if classes.size < 2:
-            raise ValueError("y must hold two classes or more, got one class only. Check the label column.")
-        if not (totals > 0.0).all():
-            empty = classes[int(np.argmin(totals))].item()
-            raise ValueError(f"every row of class {empty!r} has weight 0. Leave its rows out.")
-        return
-    if classes.size != 2:
-        seen = ", ".join(repr(label.item() if hasattr(label, "item") else label) for label in classes[:5])
-        what = "one class only" if classes.size == 1 else f"{classes.size} classes"
-        more = ' loss="multinomial" takes more classes than two.' if classes.size > 2 else ""
-        raise ValueError(
-            f"y must hold two classes for {type(loss).__name__}, got {what}: {seen}. Check the label column.{more}"
-        )
-    if not totals.all():
-        raise ValueError(f"y holds one class only: every row of class {classes[totals.argmin()]!r} has weight 0.")

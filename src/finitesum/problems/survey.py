@@ -11,7 +11,8 @@ from finitesum.core.engine import Call, Engine, PartError, Threads
 from finitesum.core.sums import each_part
 from finitesum.losses import Loss
 from finitesum.losses.classes import SquaredTargets
-from finitesum.problems.input import is_of_labels, require_classes
+from finitesum.problems.input import is_of_labels
+from finitesum.problems.labels import require_classes
 from finitesum.problems.partitioned import PartedRows, Placed, RowNumbers
 from finitesum.problems.parts import Part, PartData, as_part, expanded, require_some_rows
 from finitesum.problems.rows import CSRRows
