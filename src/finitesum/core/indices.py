@@ -8,23 +8,20 @@ from typing import Any
 import numpy as np
 
 
-def require_indices(X: Any) -> bool:
-    """Raise a ValueError where the indices of a sparse matrix do not fit it; anything else passes.
-
-    What is returned is whether X is CSR, or CSC, with increasing indices in each row or column.
-    """
+def require_indices(X: Any) -> None:
+    """Raise a ValueError where the indices of a sparse matrix do not fit it; anything else passes."""
     if isinstance(X, np.ndarray):
-        return False
+        return
     from scipy.sparse import issparse
 
     if not issparse(X) or X.ndim != 2:
-        return False
+        return
     n_rows, n_columns = X.shape
     if X.format == "csr":
-        return require_compressed(X.indptr, X.indices, len(X.data), n_rows, n_columns)
-    if X.format == "csc":
-        return require_compressed(X.indptr, X.indices, len(X.data), n_columns, n_rows, "row")
-    if X.format == "bsr":
+        require_compressed(X.indptr, X.indices, len(X.data), n_rows, n_columns)
+    elif X.format == "csc":
+        require_compressed(X.indptr, X.indices, len(X.data), n_columns, n_rows, "row")
+    elif X.format == "bsr":
         height, width = X.blocksize
         require_compressed(X.indptr, X.indices, len(X.data), n_rows // height, n_columns // width)
     elif X.format == "coo":
@@ -36,14 +33,10 @@ def require_indices(X: Any) -> bool:
         raise ValueError("X must have as many indices as entries in each row. Make the matrix again.")
     elif X.format == "dia" and X.data.shape[:1] != X.offsets.shape:
         raise ValueError(f"X must have a diagonal for each offset, got {len(X.data)} for {len(X.offsets)}.")
-    return False
 
 
-def require_compressed(starts: Any, indices: Any, n_values: int, n_major: int, n_minor: int, axis: str = "column") -> bool:
-    """Raise a ValueError unless `indptr` and `indices` of CSR rows, or of columns, fit the matrix and its entries.
-
-    What is returned is whether the indices of each row increase: SciPy's flags say what was true at some time.
-    """
+def require_compressed(starts: Any, indices: Any, n_values: int, n_major: int, n_minor: int, axis: str = "column") -> None:
+    """Raise a ValueError unless `indptr` and `indices` of CSR rows, or of columns, fit the matrix and its entries."""
     if starts.dtype.kind not in "iu" or (starts[1:] < starts[:-1]).any():
         raise ValueError("X must have an indptr that does not decrease. Call X.check_format() to see what is wrong.")
     ends = starts[[0, -1]].tolist() if starts.size else []
@@ -53,8 +46,13 @@ def require_compressed(starts: Any, indices: Any, n_values: int, n_major: int, n
             f"{len(starts)} with the ends {ends} for {len(indices)} indices and {n_values} values. "
             "Call X.check_format() to see what is wrong."
         )
-    indices = indices[: ends[1]]
-    _require_within(indices, n_minor, axis)
+    _require_within(indices[: ends[1]], n_minor, axis)
+
+
+def have_increasing_indices(matrix: Any) -> bool:
+    """Return whether the indices of each row of a CSR matrix increase: SciPy's flags say what was true at some time."""
+    starts = matrix.indptr
+    indices = matrix.indices[: int(starts[-1])]
     falls = indices[1:] <= indices[:-1]
     falls[starts[(starts > 0) & (starts < indices.size)] - 1] = False
     return not falls.any()

@@ -156,16 +156,17 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
         self._check_parameters()
         for name, one in (("X", X), ("y", y)):
             require_no_collection(one, name, type(self).__name__)
-        increase, given = require_indices(X), X
+        require_indices(X)
+        given = X
         if self._is_plain(X, reset=reset) and is_plain_target(y, X.shape[0]):
             if reset:
                 self.n_features_in_ = X.shape[1]
         else:
             X, y = validate_data(self, X, y, reset=reset, **X_CHECKS, **checks)
         if X is not given:
-            increase = require_indices(X)
+            require_indices(X)
         X = stored_well(X)
-        return in_order(X, increase=increase) if issparse(X) else X, y
+        return in_order(X) if issparse(X) else X, y
 
     def _is_plain(self, X: Any, *, reset: bool) -> bool:
         """Return whether X needs no checks by scikit-learn, nor do names of columns."""

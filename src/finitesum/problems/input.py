@@ -9,7 +9,7 @@ import scipy.sparse
 
 from finitesum.core.arrays import Data, Vector
 from finitesum.core.in_memory import require_in_memory
-from finitesum.core.indices import require_indices
+from finitesum.core.indices import have_increasing_indices, require_indices
 from finitesum.core.mapped import as_writable
 from finitesum.losses import Loss, Squared, SquaredTargets
 from finitesum.problems.labels import labels_and_codes, require_classes
@@ -56,9 +56,9 @@ def _refuse_entry(value: float, i: int, j: int) -> None:
     raise ValueError(f"X must be finite, got {value} in row {i}, column {j} (from 0). Impute or drop such entries first.")
 
 
-def in_order(matrix: Any, *, increase: bool) -> Any:
+def in_order(matrix: Any) -> Any:
     """Return a CSR matrix whose indices increase in each row: itself, or a copy in which duplicates are summed."""
-    if increase:
+    if have_increasing_indices(matrix):
         return matrix
     n_stored = int(matrix.indptr[-1])  # the arrays may be longer
     parts = matrix.data[:n_stored], matrix.indices[:n_stored], matrix.indptr
@@ -68,12 +68,13 @@ def in_order(matrix: Any, *, increase: bool) -> Any:
 
 
 def _csr_rows(matrix: Any, intercept: int, *, is_checked: bool) -> CSRRows:
-    increase = is_checked or require_indices(matrix)
-    if matrix.format != "csr":
-        matrix = matrix.tocsr()
-        increase = require_indices(matrix)  # of some formats they are known only now
+    if not is_checked:
+        require_indices(matrix)
+        if matrix.format != "csr":
+            matrix = matrix.tocsr()
+            require_indices(matrix)  # of some formats they are known only now
+        matrix = in_order(matrix)
     n_rows, n_columns = matrix.shape
-    matrix = in_order(matrix, increase=increase)
     n_stored = int(matrix.indptr[-1])
     values, columns, starts = matrix.data[:n_stored], matrix.indices[:n_stored], matrix.indptr
     values = _floating(values)
