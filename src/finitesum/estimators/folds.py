@@ -27,6 +27,7 @@ from finitesum.methods.base import Method, batch_size_for
 from finitesum.methods.newton.class_factor import ClassFactor
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
 from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.lbfgs import LBFGS
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.methods.newton.newton import Newton
@@ -110,7 +111,7 @@ def may_be_together(method: Method, problem: Problem) -> bool:
         return False
     if isinstance(method, CoordinateDescent | WorkingSetNewton):
         return not problem.is_smooth and problem.dim <= L1_COLUMNS
-    return isinstance(method, LazyNewton | Newton)
+    return isinstance(method, LazyNewton | Newton | LBFGS)
 
 
 def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:

@@ -18,8 +18,8 @@ from finitesum.estimators.base import alpha_of_C
 from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression
 from finitesum.estimators.solvers import as_solver, is_auto
-from finitesum.methods.base import Alternative
-from finitesum.methods.newton.lazy_newton import LazyNewtonState
+from finitesum.methods.base import Alternative, Choice
+from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
 from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.lbfgs import no_pairs
@@ -29,6 +29,10 @@ from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.used_columns import in_used_columns
 from finitesum.running.driver import Result
+
+#: A method that goes on from the last problem's Hessian may take as many times as long as the fastest one for a fit by
+#: itself: the problems after the first take half of that, or less.
+CARRIED = 2.0
 
 #: Parameters of `LogisticRegression` that would be ignored.
 NOT_OF_A_PATH = ("C", "warm_start", "callback", "measure_every", "standard_errors")
@@ -101,7 +105,8 @@ def solve_path(
     """Return the results for falling strengths, the first of which is the problem's, from one start or from one each.
 
     The method is that for the last one > 0, where the time goes, and treats all of them; in the place of Newton's method,
-    with an l1 penalty and fewer rows than columns, one that has Hessians of the columns of a solution alone.
+    with an l1 penalty and fewer rows than columns, one that has Hessians of the columns of a solution alone; and of smooth
+    problems lazy Newton, which has the last problem's Hessian, unless another takes much less time.
     """
     results: list[Result] = []
     last = with_alpha(estimator, first, float(([alpha for alpha in alphas if alpha > 0.0] or alphas)[-1]))
@@ -112,6 +117,8 @@ def solve_path(
         others = Alternative(method.method, method.seconds), *method.others
         reason = f"a path with an l1 penalty on fewer rows than columns, for the last strength: {method.reason}"
         method = on_columns._replace(reason=reason, others=others)
+    if is_auto(estimator.solver) and len(alphas) > 1 and starts is None and last.is_smooth:
+        method = _with_carried_state(method)
     for k, alpha in enumerate(alphas):
         problem = with_alpha(estimator, first, float(alpha))
         earlier = carried(problem, results[-1]) if results and starts is None else None
@@ -125,6 +132,16 @@ def solve_path(
             results[-1].state = None  # a memory as large as the data, and of no more use
         results.append(result)
     return results
+
+
+def _with_carried_state(choice: Choice) -> Choice:
+    """Return lazy Newton, whose state is carried from strength to strength, unless a fit by it takes much longer."""
+    for other in choice.others:
+        if isinstance(other.method, LazyNewton) and other.seconds <= CARRIED * choice.seconds:
+            others = Alternative(choice.method, choice.seconds), *(one for one in choice.others if one is not other)
+            reason = f"a path, whose states are carried; for the last strength alone: {choice.reason}"
+            return choice._replace(method=other.method, seconds=other.seconds, reason=reason, others=others)
+    return choice
 
 
 def _is_sparse_and_wide(problem: Problem) -> bool:
