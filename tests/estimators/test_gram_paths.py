@@ -144,3 +144,16 @@ def test_a_fold_without_weights_is_an_error():
     weights[:20] = 1.0
     with pytest.raises(ValueError, match="a fold has no rows with weight"):
         RidgeCV(alphas=[1.0], cv=[(np.arange(40, N), np.arange(40))]).fit(X, y, weights)
+
+
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.5])
+def test_weak_l1_penalties_on_fewer_rows_than_columns(l1_ratio):
+    """Where descent takes too many sweeps the path is followed; of columns that are there twice there is none."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((25, 60))
+    y = X[:, :5].sum(axis=1) + 0.1 * rng.standard_normal(25)
+    for columns in (np.arange(60), np.r_[0:60, 0:10]):
+        model = LinearRegressorCV(l1_ratios=[l1_ratio], alphas=20, cv=3).fit(X[:, columns], y)
+        one = LinearRegressor(alpha=model.alpha_, l1_ratio=l1_ratio, tol=1e-10).fit(X[:, columns], y)
+        assert model.optimality_ <= 1e-8
+        assert model.objective_ == pytest.approx(one.objective_, rel=1e-9)

@@ -1,8 +1,9 @@
 """Minimisers of a quadratic function with elastic nets of several strengths, and sets: see `gram_paths`.
 
 l2 penalties are solved for all strengths by the eigenvalues of the matrix, or by a factor each; l1 penalties by coordinate
-descent from one strength to the next, and by the factor of the coordinates that are not 0. What neither solves to the
-tolerance, and a set, has a quadratic model of its own (`finitesum.methods.subproblems.quadratic_models`).
+descent from one strength to the next as long as that takes few sweeps, and then along the path of the minimisers. What
+neither solves to the tolerance, and a set, has a quadratic model of its own
+(`finitesum.methods.subproblems.quadratic_models`).
 """
 
 from collections.abc import Callable
@@ -12,15 +13,12 @@ import numpy as np
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.methods.subproblems.gram_descent import minimisers
-from finitesum.methods.subproblems.positive_definite import solve_spd
+from finitesum.methods.subproblems.gram_homotopy import Lost, Path
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.term import ConvexTerm
 
 #: Columns up to which each model with an l1 penalty is solved by itself, for which no kernel is compiled.
 FEW_DESCENDED = 10
-
-#: Turns of the minimiser that belongs to a point's signs, and of descents to other signs.
-MOST_TURNS = 5
 
 #: Strengths of an l2 penalty from which eigenvalues cost less than factors, and columns up to which they always do.
 MANY_STRENGTHS, FEW_COLUMNS = 30, 50
@@ -53,30 +51,47 @@ def minimisers_of(quadratic: Quadratic, family: Family, strengths: Vector, tol: 
     if unit.is_smooth:
         points = _ridges(quadratic, quadratics)
     elif not unit.is_constrained and d > FEW_DESCENDED:
-        points = minimisers(quadratic.gram, quadratic.right, strengths, unit.quadratic, unit.thresholds, tol)
+        points = _nets(quadratic, family, strengths, tol)
     is_begun = points is not None
     points = np.zeros((strengths.size, d)) if points is None else points
     optimality = _optimality(quadratic, quadratics, thresholds, points)
     for k in np.flatnonzero(~(optimality <= tol)):
-        for turn in range(MOST_TURNS if is_begun and not unit.is_smooth else 0):
-            one = strengths[k : k + 1]
-            if turn > 0:
-                (points[k],) = minimisers(
-                    quadratic.gram, quadratic.right, one, unit.quadratic, unit.thresholds, tol, points[k]
-                )
-            points[k] = _on_support(quadratic, quadratics[k], thresholds[k], points[k])
-            (optimality[k],) = _optimality(quadratic, quadratics[k], thresholds[k], points[k : k + 1])
-            if optimality[k] <= tol:
-                break
-        if optimality[k] <= tol:
-            continue
         w = points[k] if is_begun or k == 0 else points[k - 1]
-        w = w if np.isfinite(w).all() else np.zeros(d)
-        term, hessian = family.at(float(strengths[k])), quadratic.gram.copy()
-        hessian[np.diag_indices(d)] += quadratics[k]
-        points[k] = minimise_model(term, hessian, hessian @ w - quadratic.right, w, tol)
-        optimality[k] = term.optimality(points[k], hessian @ points[k] - quadratic.right)
+        points[k] = _by_a_model(quadratic, family, float(strengths[k]), w, tol)
+        (optimality[k],) = _optimality(quadratic, quadratics[k], thresholds[k], points[k : k + 1])
     return points, optimality
+
+
+def _nets(quadratic: Quadratic, family: Family, strengths: Vector, tol: float) -> Matrix:
+    """Return the minimisers with l1 penalties: by descent as long as it takes few sweeps, then by following their path."""
+    unit, right = family.unit, quadratic.right
+    points, n_solved = minimisers(quadratic.gram, right, strengths, unit.quadratic, unit.thresholds, tol)
+    path: Path | None = None
+    for k in range(n_solved, strengths.size):
+        before = float(strengths[k - 1]) if k > 0 else _least_for_zero(right, unit.thresholds)
+        w = points[k - 1] if k > 0 else np.zeros(right.size)
+        try:
+            if path is None:
+                path = Path(quadratic.gram.__getitem__, right, unit.quadratic, unit.thresholds, before, w)
+            points[k] = path.at(float(strengths[k]))
+        except Lost:
+            path = None
+            points[k] = _by_a_model(quadratic, family, float(strengths[k]), w, tol)
+    return points
+
+
+def _least_for_zero(right: Vector, thresholds: Vector) -> float:
+    """Return the least strength at which the coordinates that have a threshold are 0."""
+    has_one = thresholds > 0.0
+    return float((np.abs(right[has_one]) / thresholds[has_one]).max(initial=0.0))
+
+
+def _by_a_model(quadratic: Quadratic, family: Family, strength: float, w: Vector, tol: float) -> Vector:
+    """Return the minimiser for one strength from a point near it."""
+    w = w if np.isfinite(w).all() else np.zeros(w.size)
+    term, hessian = family.at(strength), quadratic.gram.copy()
+    hessian[np.diag_indices_from(hessian)] += strength * family.unit.quadratic
+    return minimise_model(term, hessian, hessian @ w - quadratic.right, w, tol)
 
 
 def _optimality(quadratic: Quadratic, quadratics: Matrix, thresholds: Matrix, points: Matrix) -> Vector:
@@ -84,19 +99,6 @@ def _optimality(quadratic: Quadratic, quadratics: Matrix, thresholds: Matrix, po
     places = points - (points @ quadratic.gram - quadratic.right + quadratics * points)
     nearest = np.sign(places) * np.maximum(np.abs(places) - thresholds, 0.0)
     return np.asarray(np.linalg.norm(points - nearest, axis=1))
-
-
-def _on_support(quadratic: Quadratic, strengths: Vector, thresholds: Vector, w: Vector) -> Vector:
-    """Return the minimiser with the point's signs, or the point where that has others."""
-    support = np.flatnonzero(w)
-    hessian = quadratic.gram[np.ix_(support, support)]
-    hessian[np.diag_indices(support.size)] += strengths[support]
-    found = solve_spd(hessian, (quadratic.right - thresholds * np.sign(w))[support])
-    if not (np.sign(found) == np.sign(w[support])).all():
-        return w
-    result = np.zeros(w.size)
-    result[support] = found
-    return result
 
 
 def _ridges(quadratic: Quadratic, strengths: Matrix) -> Matrix | None:

@@ -80,14 +80,18 @@ def _descend(
     w: Vector,
     slopes: Vector,
     points: Matrix,
-) -> None:
-    """Write the minimisers for all strengths; w and slopes = G w - r are those of the last then."""
+) -> int:
+    """Write the minimisers for the strengths up to one that takes too many sweeps; return the number of the others.
+
+    w and slopes = G w - r are those of the last one then.
+    """
     for k in range(strengths.size):
         of_squares, of_sizes = strengths[k] * quadratic, strengths[k] * thresholds
-        n_sweeps = 0.0
+        n_sweeps, is_solved = 0.0, False
         while n_sweeps < MOST_SWEEPS:
             n_sweeps += 1.0
             if _sweep(gram, of_squares, of_sizes, w, slopes, False) <= enough:
+                is_solved = True
                 break
             chosen = np.flatnonzero(w)
             is_packed = PACKED * chosen.size <= w.size
@@ -108,18 +112,17 @@ def _descend(
             if is_packed:
                 _put_part(gram, chosen, own, w, slopes)
         points[k] = w
+        if not is_solved:
+            return k
+    return strengths.size
 
 
 def minimisers(
-    gram: Matrix,
-    right: Vector,
-    strengths: Vector,
-    quadratic: Vector,
-    thresholds: Vector,
-    tolerance: float,
-    start: Vector | None = None,
-) -> Matrix:
-    """Return points near the minimisers for falling strengths, (m, d), within the tolerance where that takes few sweeps.
+    gram: Matrix, right: Vector, strengths: Vector, quadratic: Vector, thresholds: Vector, tolerance: float
+) -> tuple[Matrix, int]:
+    """Return points near the minimisers for falling strengths, (m, d), and how many are within the tolerance.
+
+    The first one that takes many sweeps is the last that is computed: the next ones would take more.
 
     Parameters
     ----------
@@ -131,19 +134,17 @@ def minimisers(
         Those of strength 1, >= 0.
     tolerance : float > 0
         Of the optimality.
-    start : ndarray, shape (d,), optional
-        From where the first is found; 0 when left out.
 
     Examples
     --------
-    >>> found = minimisers(np.eye(2), np.array([3.0, 0.5]), np.array([1.0, 0.25]), np.zeros(2), np.ones(2), 1e-8)
-    >>> found.tolist()
-    [[2.0, 0.0], [2.75, 0.25]]
+    >>> found, n_solved = minimisers(np.eye(2), np.array([3.0, 0.5]), np.array([1.0, 0.25]), np.zeros(2), np.ones(2), 1e-8)
+    >>> found.tolist(), n_solved
+    ([[2.0, 0.0], [2.75, 0.25]], 2)
     """
     points = np.empty((strengths.size, right.size))
     enough = CLOSE * tolerance / np.sqrt(max(right.size, 1))
     gram, quadratic, thresholds = (np.ascontiguousarray(part) for part in (gram, quadratic, thresholds))
-    w = np.zeros(right.size) if start is None else start.copy()
-    slopes = -right if start is None else gram @ w - right
-    _descend(gram, strengths, quadratic, thresholds, float(enough), w, slopes, points)
-    return points
+    w, slopes = np.zeros(right.size), -right
+    n_solved = _descend(gram, strengths, quadratic, thresholds, float(enough), w, slopes, points)
+    points[n_solved + 1 :] = np.nan
+    return points, int(n_solved)

@@ -1,0 +1,95 @@
+"""Minimisers along the path of the strengths: against the conditions of the minimum."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from finitesum.methods.subproblems import gram_homotopy
+from finitesum.methods.subproblems.gram_homotopy import Lost, Path
+
+
+def model(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, d))
+    return rows.T @ rows / n, rows.T @ rng.standard_normal(n) / n, rng.uniform(0.5, 2.0, d)
+
+
+def require_minimum(gram, right, quadratic, thresholds, w, tolerance=1e-12):
+    """The slopes of what is not 0 are those of the penalty, those of the rest within it."""
+    left = right - gram @ w - quadratic * w
+    scale = np.abs(right).max()
+    on = w != 0.0
+    assert np.abs(left - thresholds * np.sign(w))[on].max(initial=0.0) <= tolerance * scale
+    assert (np.abs(left[~on]) <= thresholds[~on] + tolerance * scale).all()
+
+
+@given(st.integers(2, 12), st.integers(1, 20), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=40)
+def test_each_strength_is_solved(n, d, seed, l2):
+    """More and fewer coordinates than rows, with and without squares, each with a weight of its own."""
+    gram, right, weights = model(n, d, seed)
+    quadratic, thresholds = l2 * weights, weights
+    highest = float(np.abs(right / thresholds).max())
+    path = Path(gram.__getitem__, right, quadratic, thresholds, highest, np.zeros(d))
+    for strength in highest * np.logspace(0.0, -2.0, 7):
+        w = path.at(strength)
+        require_minimum(gram, right, strength * quadratic, strength * thresholds, w)
+        assert l2 > 0.0 or np.count_nonzero(w) <= n
+    assert w.any()
+
+
+def test_from_a_point_near_a_minimum():
+    gram, right, weights = model(50, 8)
+    zero = np.zeros(8)
+    first = Path(gram.__getitem__, right, zero, weights, 5.0, zero).at(0.1)
+    start = np.where(first != 0.0, first * (1.0 + 1e-6), 0.0)
+    before = start.copy()
+    w = Path(gram.__getitem__, right, zero, weights, 0.1, start).at(0.01)
+    require_minimum(gram, right, zero, 0.01 * weights, w)
+    np.testing.assert_array_equal(start, before)
+
+
+def test_a_coordinate_without_threshold_never_leaves():
+    gram, right, weights = model(50, 8)
+    weights[3] = 0.0
+    start = np.zeros(8)
+    start[3] = right[3] / gram[3, 3]
+    path = Path(gram.__getitem__, right, np.full(8, 1e-3), weights, 10.0, start)
+    for strength in (1.0, 0.1, 0.01):
+        w = path.at(strength)
+        assert w[3] != 0.0
+        require_minimum(gram, right, strength * np.full(8, 1e-3), strength * weights, w)
+
+
+def test_only_rows_of_what_is_not_zero_are_asked_for():
+    gram, right, weights = model(50, 8)
+    asked = []
+    path = Path(lambda j: asked.append(j) or gram[j], right, np.zeros(8), weights, 5.0, np.zeros(8))
+    highest = np.abs(right / weights).max()
+    w = path.at(0.7 * highest)
+    assert set(np.flatnonzero(w)) <= set(asked)
+    assert 0 < len(set(asked)) < 8
+
+
+def test_a_column_that_depends_on_the_others_ends_the_path():
+    """A duplicate whose threshold is a little lower enters while the other is not 0 yet, and one that is a little higher
+    never does; from a point at which both are not 0 there is no path.
+    """
+    gram, right, weights = model(50, 8)
+    twice = np.r_[0:8, 2]
+    gram, right, weights = gram[np.ix_(twice, twice)], right[twice], weights[twice]
+    weights[8] *= 1.001
+    path = Path(gram.__getitem__, right, np.zeros(9), weights, 5.0, np.zeros(9))
+    w = path.at(1e-3)
+    assert (w[2], w[8]) != (0.0, 0.0)
+    assert w[8] == 0.0
+    require_minimum(gram, right, np.zeros(9), 1e-3 * weights, w)
+    with pytest.raises(Lost):
+        path._add(8, 1.0)
+
+
+def test_a_circle_ends_the_path(monkeypatch):
+    gram, right, weights = model(50, 8)
+    monkeypatch.setattr(gram_homotopy, "MOST_PIECES", -20)
+    with pytest.raises(Lost):
+        Path(gram.__getitem__, right, np.zeros(8), weights, 5.0, np.zeros(8)).at(0.1)
