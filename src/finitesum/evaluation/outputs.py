@@ -33,6 +33,9 @@ OF_SET = 1e-8
 #: Blocks of sparse rows, at most.
 MOST_BLOCKS = 8
 
+#: Squares of entries that are held at a time.
+SQUARES = 2**15
+
 
 def loss_of(problem: Problem) -> ClassLoss:
     """Return the loss of several outputs."""
@@ -119,17 +122,27 @@ def sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool = False) -> M
 def _sum_of_rows(problem: Problem, scales: Matrix, *, squared: bool) -> Matrix:
     d = problem.rows.n_columns
     out = np.zeros((problem.n_outputs, problem.rows.dim()))
-    for here, matrix in _matrices(problem, is_copied=squared):
-        entries = matrix**2 if squared else matrix
-        if entries is matrix_of(problem) and problem.rows.is_sparse():
+    for here, matrix in _matrices(problem, is_copied=squared and problem.rows.is_sparse()):
+        if not problem.rows.is_sparse():
+            out[:, :d] += _sum_of_squares(scales[here].T, matrix) if squared else scales[here].T @ matrix
+        elif matrix is matrix_of(problem) and not squared:
             out[:, :d] += combined(problem, scales)
-        elif problem.rows.is_sparse():
-            out[:, :d] += (entries.T @ scales[here]).T
         else:
-            out[:, :d] += scales[here].T @ entries
+            out[:, :d] += ((matrix**2 if squared else matrix).T @ scales[here]).T
     if problem.has_intercept:
         out[:, d] = scales.sum(axis=0)
     return out
+
+
+def _sum_of_squares(scales: Matrix, matrix: Matrix) -> Matrix:
+    """Return R (X o X) for scales R, shape (K, n), by blocks of rows whose squares stay in the cache."""
+    n, d = matrix.shape
+    size = max(16, SQUARES // d)
+    total, squares = np.zeros((len(scales), d)), np.empty((min(size, n), d))
+    for k in range(0, n, size):
+        block = matrix[k : k + size]
+        total += scales[:, k : k + size] @ np.multiply(block, block, out=squares[: len(block)])
+    return total
 
 
 def mean_loss(problem: Problem, scores: Matrix) -> float:
