@@ -12,15 +12,19 @@ from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, Problem, linear_path, logistic_path
 from finitesum.constraints import L1Ball
-from finitesum.estimators import path
+from finitesum.estimators import folds, path
 from finitesum.estimators.folds import may_be_together
 from finitesum.evaluation.class_hessians import hessian_of_differences
 from finitesum.evaluation.optimality import evaluate
 from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import with_zeros
-from finitesum.methods.base import Choice
+from finitesum.methods.base import Alternative, Choice
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
+from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.lbfgs import LBFGS
+from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.newton import Newton
+from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.penalties import elastic_net
 from finitesum.running import class_paths, few_rows_paths, together
@@ -264,6 +268,9 @@ CLASSES = {
     "no penalty": {"Cs": [0.1, np.inf]},
     "other splits": {"cv": ShuffleSplit(3, random_state=0)},
     "no cheap Hessian": {"n": 200, "d": 6, "most": 0},
+    "products of all columns": {"d": 6, "most": 0, "method": MultinomialLBFGS(), "weighted": True, "offsets": True},
+    "products, csr": {"d": 20, "most": 0, "method": MultinomialLBFGS(), "sparse": True},
+    "products of few": {"n": 120, "d": 150, "most": 0, "method": MultinomialLBFGS()},
     "l1": {"l1_ratio": 1.0, "Cs": [0.01, 1.0]},
 }
 
@@ -282,6 +289,8 @@ def test_folds_of_several_classes_are_fits_to_a_part_of_a_standard_error(case, m
     offsets = rng.standard_normal((n, 3)) if given.pop("offsets", False) else None
     if (most := given.pop("most", None)) is not None:
         monkeypatch.setattr(class_paths, "MOST_VARIABLES", most)
+    if (method := given.pop("method", None)) is not None:
+        monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(method))
     cv = given.pop("cv", StratifiedKFold(3))
     model = LogisticRegressionCV(Cs, cv=cv, scoring="neg_log_loss", **given).fit(data, y, weights, offsets)
     scores = np.zeros_like(model.scores_)
@@ -327,6 +336,28 @@ def test_a_path_that_ends_without_a_penalty_has_a_method_for_its_other_strengths
         alone = LogisticRegression(C, l1_ratio=1.0, tol=1e-9).fit(X, y).coef_
         free = n_classes > 2 and math.isinf(C)  # what all classes share changes nothing without a penalty
         assert coef - free * coef.mean(axis=0) == pytest.approx(alone - free * alone.mean(axis=0), abs=1e-5)
+
+
+@pytest.mark.parametrize(("of_lazy", "expected"), [(1.5, "lazy-newton"), (3.0, "lbfgs")])
+def test_paths_take_what_carries_a_hessian_unless_it_takes_long(of_lazy, expected, monkeypatch):
+    others = Alternative(LazyNewton(), of_lazy), Alternative(Newton(), 1.0)
+    monkeypatch.setattr(path, "as_solver", lambda *_, **__: Choice(LBFGS(), seconds=1.0, others=others))
+    X, y = data()
+    found = logistic_path(X, y, Cs=[0.1, 1.0, 10.0], tol=1e-9)
+    assert [result.method.name for result in found.results] == [expected] * 3
+    assert (found.optimality <= 1e-9).all()
+    assert logistic_path(X, y, Cs=[1.0], tol=1e-9).results[0].method.name == "lbfgs"  # nothing is carried
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds", "expected"), [(Newton(), 0.0, True), (NewtonCG(), 1.0, True), (NewtonCG(), 1e-7, False)]
+)
+def test_products_of_few_rows_pay_where_factors_are_short(method, seconds, expected):
+    X, y = data(40, 80)
+    problem = Problem.linear(X, 2.0 * y - 1.0, alpha=0.1)
+    assert few_rows_paths.has_few_rows(problem, Choice(method, seconds=seconds)) == expected
+    tall = Problem.linear(*data(), alpha=0.1)
+    assert not few_rows_paths.has_few_rows(tall, Choice(method, seconds=seconds))
 
 
 def test_strengths_of_several_classes_share_hessians(monkeypatch):

@@ -2,10 +2,9 @@
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
 Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with fewer rows
-than columns (`finitesum.running.few_rows_paths`), and with several classes and a Hessian that is cheap
-(`finitesum.running.class_paths`). Which of these it is depends on the method for the smallest penalty, but with an l1
-penalty on few columns. The fit to all rows begins at the mean of the folds' solutions, which is as near to its own as 1/n,
-where each fold's is as near as sqrt(1/n).
+than columns (`finitesum.running.few_rows_paths`), and with several classes (`finitesum.running.class_paths`). Which of
+these it is depends on the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all rows
+begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
 
 from copy import copy
@@ -35,9 +34,9 @@ from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
-from finitesum.running.class_paths import has_cheap_hessian, solve_classes
+from finitesum.running.class_paths import has_cheap_hessian, solve_classes, solve_classes_roughly
 from finitesum.running.driver import Result, as_seed
-from finitesum.running.few_rows_paths import solve_few_rows, with_products
+from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import ACCURACY, Family, Together, solve_together
 
@@ -83,13 +82,14 @@ class Paths(NamedTuple):
 
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows at the last C."""
-    method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
+    choice = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
+    method = choice.method
     is_free = is_auto(estimator.solver) and isinstance(problem.penalty, ElasticNet)
     is_suited = may_be_together(method, problem) and (problem.is_smooth or not problem.is_constrained)
     if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
         return _together(estimator, problem, data, folds, Cs)
-    is_free = is_free and isinstance(method, LazyNewton | Newton)
-    if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and np.isfinite(Cs).all() and is_wide(problem):
+    is_wide_alone = is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and bool(np.isfinite(Cs).all())
+    if is_wide_alone and has_few_rows(problem, choice):
         return _few_rows(estimator, problem, data, folds, Cs)
     is_free = (
         is_auto(estimator.solver)
@@ -98,9 +98,12 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     )
     is_free = is_free and problem.n_outputs > 1 and isinstance(problem.penalty, ElasticNet)
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
+    paths: list[Path] | None = None
     if is_free and has_cheap_hessian(problem):
         paths = _of_classes(estimator, problem, data, folds, Cs)
-    else:
+    elif is_free and isinstance(method, MultinomialLBFGS):
+        paths = _of_classes_roughly(estimator, problem, data, folds, Cs)
+    if paths is None:
         paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
 
@@ -174,6 +177,29 @@ def _of_classes(estimator: Any, problem: Problem, data: LabelledData, folds: lis
         known = solve_classes(problems, part.total_weight, estimator.tol, () if in_span else factors)
         points = np.array([from_row_space(whole, point) for point in known.points]) if in_span else known.points
         return _with_rest(estimator, data, fold, Cs, Path(points, known.n_passes, []), known.is_solved)
+
+    return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
+
+
+def _of_classes_roughly(
+    estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector
+) -> list[Path] | None:
+    """Return the same where a Hessian takes long, by Kronecker products of all rows; None where these do not lead there."""
+    alphas = np.array([[alpha_of_C(float(C), fold.part.total_weight) for C in Cs] for fold in folds])
+    problem = with_zeros(problem)
+    problems = [with_alpha(estimator, problem, float(alpha)) for alpha in alphas.mean(axis=0)]
+    of_all = solve_classes_roughly(problems, data.total_weight, estimator.tol, accuracy=NEAR)
+    if not of_all.is_solved.all():
+        return None
+
+    def solve(fold: Fold, alphas: Vector) -> Path:
+        part = copy(fold.part)
+        part.X = data.X[fold.train]
+        (first,) = estimator._problems(part, float(alphas[0]))
+        first = with_zeros(first)
+        own = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
+        known = solve_classes_roughly(own, part.total_weight, estimator.tol, of_all.products)
+        return _with_rest(estimator, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
 
     return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
 

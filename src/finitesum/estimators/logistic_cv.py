@@ -35,8 +35,8 @@ class LogisticRegressionCV(LogisticRegressionMixin):
     than rows (with an l1 penalty, a fifteenth of them) that is for all folds and Cs together, with fewer rows and an l2
     penalty by the products of rows. All else (a set, several classes, an l1 penalty on many columns, a named solver) has a
     path for each fold, from strong to weak penalties, each from what the last one left (see `logistic_path`), and reaches
-    `tol`, or that accuracy with several classes, an l2 penalty and a Hessian that takes few passes: name the solver where
-    you need the folds' coefficients to the last digits.
+    `tol`, or that accuracy with several classes and an l2 penalty: name the solver where you need the folds' coefficients
+    to the last digits.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.running.driver import as_seed
-from finitesum.running.few_rows_paths import FewRowsPath, solve_few_rows, with_products
+from finitesum.running.few_rows_paths import FewRowsPath, has_few_rows, solve_few_rows, with_products
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import Family, solve_together
 
@@ -54,10 +54,14 @@ def solved_together(
         The sum of all weights.
     """
     problem = with_alpha(estimator, problem, float(strengths[-1]))
-    if _is_kind(estimator, problem) and is_wide(problem):
-        return _few_rows(estimator, problem, trains, strengths, more, start, total)
+    if not _is_kind(estimator, problem):
+        return None
+    choice = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
+    if is_wide(problem):
+        few = has_few_rows(problem, choice)
+        return _few_rows(estimator, problem, trains, strengths, more, start, total) if few else None
     n_numbers = more.size * (NUMBERS * strengths.size * problem.dim + problem.n_rows)
-    if n_numbers > MOST_NUMBERS or not _is_suited(estimator, problem):
+    if n_numbers > MOST_NUMBERS or not may_be_together(choice.method, problem):
         return None
     weights = np.zeros((len(trains), problem.n_rows))
     for of_rows, train in zip(weights, trains, strict=True):
@@ -111,11 +115,3 @@ def _is_kind(estimator: Any, problem: Problem) -> bool:
     is_mean = hasattr(problem.loss, "link_of") and problem.loss.is_smooth() and problem.convex
     is_net = estimator.penalty is None and isinstance(problem.penalty, ElasticNet) and not problem.is_constrained
     return is_auto(estimator.solver) and is_mean and is_net and problem.n_outputs == 1
-
-
-def _is_suited(estimator: Any, problem: Problem) -> bool:
-    """Return whether folds are solved together."""
-    if not _is_kind(estimator, problem):
-        return False
-    method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
-    return may_be_together(method, problem)

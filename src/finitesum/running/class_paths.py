@@ -7,11 +7,14 @@ again only where their curvatures have changed by more than a tenth since a know
 is all that a strength costs. A problem is solved by the rule of `finitesum.running.together`; the step that is then at hand
 leads to the point that is returned, while the next strength, whose first step contains it, goes on from where it began, so
 that both share a gradient.
+
+Where a Hessian takes long, steps have the Kronecker product of `MultinomialLBFGS`, to which a penalty adds a multiple of I,
+of all rows or made again where curvatures have changed. Standard errors are then those of its metric with the pairs.
 """
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +22,17 @@ import numpy.typing as npt
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.class_hessians import hessian_of_differences, with_penalty
-from finitesum.methods.class_costs import nanoseconds_of_factor, nanoseconds_of_pass, order_of_factor
+from finitesum.methods.class_costs import (
+    MOST_COLUMNS,
+    nanoseconds_of_factor,
+    nanoseconds_of_pass,
+    order_of_factor,
+    passes_of_whole,
+    steps_before_whole,
+)
 from finitesum.methods.newton.class_factor import LEAST_SINGLE, ClassFactor
-from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS, State, stepped
+from finitesum.methods.newton.kronecker_factors import KroneckerFactors, has_changed
+from finitesum.methods.newton.multinomial_lbfgs import MADE_AT, MultinomialLBFGS, State, stepped
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import Problem
@@ -38,6 +49,12 @@ SHARED_STEPS, MOST_STEPS = 12, 100
 #: Steps of a strength before which its Hessian is looked at.
 LOOKED_AT = 0, 3
 
+#: The change of trace(C) after which a Kronecker product is made again, and the passes that one of all columns may take.
+REMADE, SHARED_PASSES = 1.5, 500.0
+
+#: Steps with which a state is past those before which its method makes a product.
+PAST = max(MADE_AT) + 1
+
 
 class ClassPath(NamedTuple):
     """What was found, up to the first strength that is not solved."""
@@ -46,6 +63,7 @@ class ClassPath(NamedTuple):
     n_passes: Vector  # (m,)
     is_solved: npt.NDArray[np.bool_]  # (m,)
     factors: list[ClassFactor]  # of the last Hessian of each strength
+    products: list[KroneckerFactors]  # the last one of each strength, where these take the place of Hessians
 
 
 def has_cheap_hessian(problem: Problem) -> bool:
@@ -53,6 +71,58 @@ def has_cheap_hessian(problem: Problem) -> bool:
     most = max(MOST_NANOSECONDS, MOST_PASSES * nanoseconds_of_pass(problem, is_single=False))
     is_small = order_of_factor(problem) <= MOST_VARIABLES
     return bool(is_small and nanoseconds_of_factor(problem, problem.n_rows) <= most)
+
+
+def solve_classes_roughly(
+    problems: list[Problem], total: float, tol: float, products: Sequence[KroneckerFactors] = (), accuracy: float = ACCURACY
+) -> ClassPath:
+    """Return what `solve_classes` does by Kronecker products in the place of Hessians; those given are of nearly these."""
+    first, m = problems[0], len(problems)
+    method = MultinomialLBFGS("none" if len(products) else _kind_of(first))
+    found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [], [])
+    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    last, n_known = first, 0
+    state = method.init(first, np.zeros(first.dim), tol)
+    while state.ascent.chances.size:
+        state = method.run_pass(first, state, np.zeros(0, dtype=np.int64))
+    for k, problem in enumerate(problems):
+        state, last = _with_penalty(problem, last, state), problem
+        if k < len(products):
+            state = state._replace(kronecker=products[k])
+        elif state.kronecker.values.size and not has_changed(problem, state.kronecker, state.scores, REMADE):
+            state = state._replace(n_steps=PAST)
+        state, found.points[k], found.is_solved[k] = _solved_roughly(method, problem, state, enough, accuracy, tol)
+        found.products.append(state.kronecker)
+        found.n_passes[k] = (state.n_gradients - n_known) / problem.n_components
+        n_known = state.n_gradients
+        if not found.is_solved[k]:
+            break
+    return found
+
+
+def _kind_of(problem: Problem) -> Literal["diagonal", "kronecker", "low-rank"]:
+    """Return which product suits a path."""
+    if steps_before_whole(problem) > 0:
+        return "diagonal"
+    is_cheap = problem.rows.dim() <= MOST_COLUMNS and passes_of_whole(problem) <= SHARED_PASSES
+    return "kronecker" if is_cheap else "low-rank"
+
+
+def _solved_roughly(
+    method: MultinomialLBFGS, problem: Problem, state: State, enough: float, accuracy: float, tol: float
+) -> tuple[State, Vector, bool]:
+    """Return what `_solved` does, by the method's own metric."""
+    for _ in range(MOST_STEPS):
+        state, direction = method.directed(problem, state)
+        is_known = state.kronecker.values.size > 0 or len(state.pairs.steps) > 0
+        if is_known and math.sqrt(max(-float(state.gradient @ direction), 0.0)) <= enough:
+            moved = several.score_changes(problem, direction)
+            if float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
+                return state, state.x + direction, True
+        if float(np.linalg.norm(state.gradient)) <= tol:
+            return state, state.x, True
+        state = stepped(problem, state, direction)
+    return state, state.x, False
 
 
 def solve_classes(
@@ -65,7 +135,7 @@ def solve_classes(
     """
     first, m = problems[0], len(problems)
     method, hessians = MultinomialLBFGS("none"), _Hessians(first)
-    found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [])
+    found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [], [])
     enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
     last, n_known = first, 0
     state = method.init(first, np.zeros(first.dim), tol)
@@ -88,7 +158,9 @@ def _with_penalty(problem: Problem, last: Problem, state: State) -> State:
     """Return the last problem's state as one of a problem that differs in the strength of its penalty."""
     more, pairs = problem.term.quadratic - last.term.quadratic, state.pairs
     changes = (pairs.changes + more * pairs.steps).astype(pairs.changes.dtype, copy=False)
+    kronecker, ridge = state.kronecker, problem.term.ridge - last.term.ridge
     return state._replace(
+        kronecker=kronecker._replace(values=kronecker.values + ridge, rest=kronecker.rest + ridge),
         gradient=state.gradient + more * state.x,
         objective=state.objective + 0.5 * float(more @ state.x**2),
         pairs=pairs._replace(changes=changes),
