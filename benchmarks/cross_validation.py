@@ -35,8 +35,16 @@ from finitesum import (
 from finitesum.core.jit import without_stand_ins
 
 #: Kind of rows, rows and columns; several classes on those with at most this many rows times columns.
-SHAPES = [("dense", 500, 20), ("dense", 5_000, 50), ("dense", 20_000, 200), ("csr", 2_000, 100), ("dense", 200, 1_000)]
-MOST_OF_CLASSES = 300_000
+SHAPES = [
+    ("dense", 500, 20),
+    ("dense", 5_000, 50),
+    ("dense", 20_000, 200),
+    ("csr", 2_000, 100),
+    ("dense", 200, 1_000),
+    ("independent", 400, 300),
+    ("independent", 5_000, 200),
+]
+MOST_OF_CLASSES = 1_000_000
 
 #: Inverse strengths of classes, and what strengths fall to relative to the first elsewhere: ten values.
 INVERSE, FALLING = np.logspace(-4.0, 4.0, 10), np.geomspace(1.0, 1e-3, 10)
@@ -55,11 +63,12 @@ class Trial(NamedTuple):
 
 
 def data(kind: str, n: int, d: int):
-    """Return rows with columns of several sizes, correlated where they are dense, scores of 4 classes and their noise."""
+    """Return rows with columns of several sizes, correlated where they are "dense", scores of 4 classes and their noise."""
     rng = np.random.default_rng(0)
-    if kind == "dense":
+    if kind in ("dense", "independent"):
         X = rng.standard_normal((n, d)) * np.exp(rng.normal(0.0, 0.7, d))
-        X[:, 1:] += 0.5 * X[:, :-1]
+        if kind == "dense":
+            X[:, 1:] += 0.5 * X[:, :-1]
     else:
         X = scipy.sparse.random_array((n, d), density=min(1.0, 30.0 / d), format="csr", rng=rng)
         X.data = rng.standard_normal(X.nnz)

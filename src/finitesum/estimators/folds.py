@@ -83,25 +83,19 @@ class Paths(NamedTuple):
 def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
     """Return the paths of all folds, and points near those of all rows; the problem is that of all rows at the last C."""
     choice = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
-    method = choice.method
     is_free = is_auto(estimator.solver) and isinstance(problem.penalty, ElasticNet)
-    is_suited = may_be_together(method, problem) and (problem.is_smooth or not problem.is_constrained)
-    if is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and is_suited:
-        return _together(estimator, problem, data, folds, Cs)
-    is_wide_alone = is_free and problem.n_outputs == 1 and problem.loss.is_smooth() and bool(np.isfinite(Cs).all())
-    if is_wide_alone and has_few_rows(problem, choice):
-        return _few_rows(estimator, problem, data, folds, Cs)
-    is_free = (
-        is_auto(estimator.solver)
-        and isinstance(method, MultinomialLBFGS | MultinomialNewton | Newton)
-        and problem.is_smooth
-    )
-    is_free = is_free and problem.n_outputs > 1 and isinstance(problem.penalty, ElasticNet)
+    if is_free and problem.n_outputs == 1 and problem.loss.is_smooth():
+        if np.isfinite(Cs).all() and has_few_rows(problem, choice):
+            return _few_rows(estimator, problem, data, folds, Cs)
+        if may_be_together(choice.method, problem) and (problem.is_smooth or not problem.is_constrained):
+            return _together(estimator, problem, data, folds, Cs)
+    is_free = is_free and isinstance(choice.method, MultinomialLBFGS | MultinomialNewton | Newton)
+    is_free = is_free and problem.is_smooth and problem.n_outputs > 1
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
     paths: list[Path] | None = None
     if is_free and has_cheap_hessian(problem):
         paths = _of_classes(estimator, problem, data, folds, Cs)
-    elif is_free and isinstance(method, MultinomialLBFGS):
+    elif is_free and isinstance(choice.method, MultinomialLBFGS):
         paths = _of_classes_roughly(estimator, problem, data, folds, Cs)
     if paths is None:
         paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)

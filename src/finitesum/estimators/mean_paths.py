@@ -18,7 +18,7 @@ from finitesum.estimators.gram_paths import Solve
 from finitesum.estimators.path import with_alpha
 from finitesum.estimators.regression_path import rows_of
 from finitesum.estimators.solvers import as_solver, is_auto
-from finitesum.evaluation.row_space import is_wide, products_of_rows
+from finitesum.evaluation.row_space import products_of_rows
 from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import batch_size_for
 from finitesum.methods.newton.lazy_newton import LazyNewton
@@ -57,9 +57,8 @@ def solved_together(
     if not _is_kind(estimator, problem):
         return None
     choice = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol)
-    if is_wide(problem):
-        few = has_few_rows(problem, choice)
-        return _few_rows(estimator, problem, trains, strengths, more, start, total) if few else None
+    if has_few_rows(problem, choice):
+        return _few_rows(estimator, problem, trains, strengths, more, start, total)
     n_numbers = more.size * (NUMBERS * strengths.size * problem.dim + problem.n_rows)
     if n_numbers > MOST_NUMBERS or not may_be_together(choice.method, problem):
         return None

@@ -46,11 +46,14 @@ class RowSpace(NamedTuple):
     mixed: Matrix  # (n, r)  P [L_1^(-T), 0]'
 
 
-def is_wide(problem: Problem) -> bool:
-    """Return whether the span of the rows is of use: few rows, in memory, and an l2 penalty of one strength."""
+def is_wide(problem: Problem, most_high: float = MOST_HIGH) -> bool:
+    """Return whether the span of the rows is of use: few rows, in memory, and an l2 penalty of one strength.
+
+    They are few with at most `most_high` of them for each column.
+    """
     n, term = problem.n_rows, problem.term
     is_suited = problem.is_smooth and term.ridge > 0.0 and not term.has_weights and not is_parted(problem)
-    return is_suited and n <= min(MOST_HIGH * problem.rows.n_columns, MOST_ROWS)
+    return is_suited and n <= min(most_high * problem.rows.n_columns, MOST_ROWS)
 
 
 def nanoseconds_of_products(problem: Problem) -> float:

@@ -27,10 +27,12 @@ MOST_STEPS, MOST_HALVINGS = 30, 30
 #: What F has to fall by, of what a step's slope promises.
 ENOUGH = 1e-4
 
+#: The most rows for each column: with more of them the factors of columns are the smaller ones.
+HIGH = 2.0
 
-#: Nanoseconds of a step for each cube of the rows, steps of a strength, and the part of a fit by itself that one takes of
-#: which the start is the last one's end.
-OF_STEP, STEPS, FROM_THE_LAST = 0.014, 4.0, 0.5
+#: Nanoseconds of a step for each cube of all rows, of which folds have most, steps of a strength, and the part of a fit by
+#: itself that one takes which starts where the last one ended.
+OF_STEP, STEPS, FROM_THE_LAST = 0.008, 4.0, 0.5
 
 
 class FewRowsPath(NamedTuple):
@@ -53,12 +55,14 @@ class _At(NamedTuple):
 def has_few_rows(problem: Problem, choice: Choice) -> bool:
     """Return whether a path by products of rows pays, given the choice for its last problem and all rows.
 
-    It does where a method with Hessians would be taken, and where its factors take less time than another method's fits.
+    It does where rows are fewer than columns and a method with Hessians would be taken, and where factors take less time
+    than a method's fits.
     """
-    if not is_wide(problem):
+    if not is_wide(problem, HIGH):
         return False
-    seconds = 1e-9 * OF_STEP * STEPS * float(problem.n_rows) ** 3
-    return isinstance(choice.method, LazyNewton | Newton) or seconds <= FROM_THE_LAST * choice.seconds
+    if is_wide(problem) and isinstance(choice.method, LazyNewton | Newton):
+        return True
+    return 1e-9 * OF_STEP * STEPS * float(problem.n_rows) ** 3 <= FROM_THE_LAST * choice.seconds
 
 
 def solve_few_rows(problems: list[Problem], intercept: float, total: float, accuracy: float) -> FewRowsPath:
@@ -67,7 +71,7 @@ def solve_few_rows(problems: list[Problem], intercept: float, total: float, accu
     Parameters
     ----------
     problems : list of Problem
-        On the same rows, for which `finitesum.evaluation.row_space.is_wide` holds, with one output.
+        On the same rows, which are not many more than their columns, with one output and an l2 penalty.
     intercept : float
         Where the first one begins, with w = 0.
     total : float
