@@ -1,7 +1,7 @@
 """Minimisers of a quadratic function with elastic nets of several strengths, and sets: see `gram_paths`.
 
 l2 penalties are solved for all strengths by the eigenvalues of the matrix, or by a factor each; l1 penalties by coordinate
-descent from one strength to the next as long as that takes few sweeps, and then along the path of the minimisers. What
+descent from one strength to the next as long as that finds the signs of the minimisers, and then along their path. What
 neither solves to the tolerance, and a set, has a quadratic model of its own
 (`finitesum.methods.subproblems.quadratic_models`).
 """
@@ -14,6 +14,7 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.methods.subproblems.gram_descent import minimisers
 from finitesum.methods.subproblems.gram_homotopy import Lost, Path
+from finitesum.methods.subproblems.positive_definite import solve_spd
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.term import ConvexTerm
 
@@ -63,11 +64,18 @@ def minimisers_of(quadratic: Quadratic, family: Family, strengths: Vector, tol: 
 
 
 def _nets(quadratic: Quadratic, family: Family, strengths: Vector, tol: float) -> Matrix:
-    """Return the minimisers with l1 penalties: by descent as long as it takes few sweeps, then by following their path."""
-    unit, right = family.unit, quadratic.right
-    points, n_solved = minimisers(quadratic.gram, right, strengths, unit.quadratic, unit.thresholds, tol)
+    """Return the minimisers with l1 penalties: by descent as long as it finds their signs, then by following their path."""
+    unit, right, m = family.unit, quadratic.right, strengths.size
+    points, n_solved = np.zeros((m, right.size)), 0
+    while n_solved < m:
+        start, rest = points[max(n_solved - 1, 0)], strengths[n_solved:]
+        points[n_solved:], n_more = minimisers(quadratic.gram, right, rest, unit.quadratic, unit.thresholds, tol, start)
+        n_solved += n_more
+        if n_solved == m or not _is_solved_by_signs(quadratic, unit, float(strengths[n_solved]), points[n_solved], tol):
+            break
+        n_solved += 1
     path: Path | None = None
-    for k in range(n_solved, strengths.size):
+    for k in range(n_solved, m):
         before = float(strengths[k - 1]) if k > 0 else _least_for_zero(right, unit.thresholds)
         w = points[k - 1] if k > 0 else np.zeros(right.size)
         try:
@@ -78,6 +86,19 @@ def _nets(quadratic: Quadratic, family: Family, strengths: Vector, tol: float) -
             path = None
             points[k] = _by_a_model(quadratic, family, float(strengths[k]), w, tol)
     return points
+
+
+def _is_solved_by_signs(quadratic: Quadratic, unit: ConvexTerm, strength: float, w: Vector, tol: float) -> bool:
+    """Put the minimiser with the point's signs in its place, where it has them; return whether that solves the problem."""
+    support = np.flatnonzero(w)
+    hessian = quadratic.gram[np.ix_(support, support)]
+    hessian[np.diag_indices(support.size)] += strength * unit.quadratic[support]
+    found = solve_spd(hessian, (quadratic.right - strength * unit.thresholds * np.sign(w))[support])
+    if not (np.sign(found) == np.sign(w[support])).all():
+        return False
+    w[support] = found
+    (left,) = _optimality(quadratic, strength * unit.quadratic[None], strength * unit.thresholds[None], w[None])
+    return bool(left <= tol)
 
 
 def _least_for_zero(right: Vector, thresholds: Vector) -> float:

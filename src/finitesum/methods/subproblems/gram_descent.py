@@ -118,7 +118,13 @@ def _descend(
 
 
 def minimisers(
-    gram: Matrix, right: Vector, strengths: Vector, quadratic: Vector, thresholds: Vector, tolerance: float
+    gram: Matrix,
+    right: Vector,
+    strengths: Vector,
+    quadratic: Vector,
+    thresholds: Vector,
+    tolerance: float,
+    start: Vector | None = None,
 ) -> tuple[Matrix, int]:
     """Return points near the minimisers for falling strengths, (m, d), and how many are within the tolerance.
 
@@ -134,6 +140,8 @@ def minimisers(
         Those of strength 1, >= 0.
     tolerance : float > 0
         Of the optimality.
+    start : ndarray, shape (d,), optional
+        From where the first is found; 0 when left out.
 
     Examples
     --------
@@ -144,7 +152,8 @@ def minimisers(
     points = np.empty((strengths.size, right.size))
     enough = CLOSE * tolerance / np.sqrt(max(right.size, 1))
     gram, quadratic, thresholds = (np.ascontiguousarray(part) for part in (gram, quadratic, thresholds))
-    w, slopes = np.zeros(right.size), -right
+    w = np.zeros(right.size) if start is None else start.copy()
+    slopes = -right if start is None else gram @ w - right
     n_solved = _descend(gram, strengths, quadratic, thresholds, float(enough), w, slopes, points)
     points[n_solved + 1 :] = np.nan
     return points, int(n_solved)
