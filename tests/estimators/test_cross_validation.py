@@ -270,7 +270,6 @@ CLASSES = {
     "no cheap Hessian": {"n": 200, "d": 6, "most": 0},
     "products of all columns": {"d": 6, "most": 0, "method": MultinomialLBFGS(), "weighted": True, "offsets": True},
     "products, csr": {"d": 20, "most": 0, "method": MultinomialLBFGS(), "sparse": True},
-    "products of few": {"n": 120, "d": 150, "most": 0, "method": MultinomialLBFGS()},
     "l1": {"l1_ratio": 1.0, "Cs": [0.01, 1.0]},
 }
 
@@ -327,6 +326,49 @@ def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkey
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
 
 
+@pytest.mark.parametrize("most", [0, 4])
+def test_a_strength_that_products_do_not_solve_is_solved_alone(most, monkeypatch):
+    """That of all rows, after which no fold is tried, or those of the folds."""
+    X, y = classes_of(3)
+    Cs = np.logspace(-2, 2, 4)
+    monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
+    monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialLBFGS()))
+    rough = class_paths.solve_classes_roughly
+    called = []
+
+    def counted(problems, *given, **named):
+        called.append(len(called))
+        monkeypatch.setattr(class_paths, "MOST_STEPS", 100 if most and not called[-1] else most)
+        return rough(problems, *given, **named)
+
+    monkeypatch.setattr(folds, "solve_classes_roughly", counted)
+    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    assert len(called) == (4 if most else 1)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < (2e-3 if most else 1e-6)
+
+
+def test_products_are_for_as_many_rows_as_columns():
+    X, y = classes_of(3, 60, 30)
+    tall, wide = (Problem.linear(x, y[: len(x)], loss="multinomial", alpha=0.1) for x in (X, X[:20]))
+    assert class_paths.has_products(tall)
+    assert not class_paths.has_products(wide)
+    many = sp.random_array((3500, 3100), density=0.001, format="csr", rng=0)
+    assert not class_paths.has_products(Problem.linear(many, np.arange(3500) % 3, loss="multinomial", alpha=0.1))
+
+
+def test_products_keep_a_penalty_that_falls_far():
+    """The values of the product are the penalty alone where C has none."""
+    X, y = classes_of(3)
+    problem = Problem.linear(X, y, loss="multinomial", alpha=1.0)
+    problems = [problem.with_penalty(elastic_net(alpha, 0.0)) for alpha in (1e14, 1e4, 1.0, 1e-4)]
+    found = class_paths.solve_classes_roughly(problems, 150.0, 1e-10)
+    assert found.is_solved.all()
+    for one, product, point in zip(problems, found.products, found.points, strict=True):
+        assert product.values.min() >= one.term.ridge
+        assert np.linalg.norm(evaluate(one, point).gradient) < 1e-4
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_path_that_ends_without_a_penalty_has_a_method_for_its_other_strengths(n_classes):
     X, y = classes_of(n_classes)
@@ -356,6 +398,8 @@ def test_products_of_few_rows_pay_where_factors_are_short(method, seconds, expec
     X, y = data(40, 80)
     problem = Problem.linear(X, 2.0 * y - 1.0, alpha=0.1)
     assert few_rows_paths.has_few_rows(problem, Choice(method, seconds=seconds)) == expected
+    few_more = Problem.linear(*data(150, 100), alpha=0.1)
+    assert few_rows_paths.has_few_rows(few_more, Choice(Newton(), seconds=seconds)) == (seconds == 1.0)
     tall = Problem.linear(*data(), alpha=0.1)
     assert not few_rows_paths.has_few_rows(tall, Choice(method, seconds=seconds))
 

@@ -55,6 +55,23 @@ def test_infinities_that_cancel_are_refused():
         model.predict(rows)
 
 
+def test_an_overflow_warns():
+    model = Ridge().fit(X.astype(np.float32), Y)
+    model.coef_ *= np.float32(1e3)
+    with pytest.warns(RuntimeWarning, match="overflow|invalid"):
+        model.predict((X * 1e37).astype(np.float32))
+
+
+def test_what_is_stored_behind_the_last_row_is_not_looked_at():
+    model = Ridge().fit(X, Y)
+    rows = sp.csr_matrix(X)
+    longer = sp.csr_matrix(X)
+    longer.data, longer.indices = np.append(rows.data, np.nan), np.append(rows.indices, 0).astype(rows.indices.dtype)
+    for first in (model.coef_[0], 0.0):
+        model.coef_[0] = first
+        np.testing.assert_array_equal(model.predict(longer), model.predict(rows))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_probabilities(dtype):
     """Accurate where they are small, and of the type of the scores."""

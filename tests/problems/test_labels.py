@@ -25,6 +25,13 @@ def test_whole_numbers(values, dtype):
     require_as_by_sorting((labels + 128 if np.dtype(dtype).kind == "u" else labels).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_narrow_floats_keep_their_digits(dtype):
+    """Differences of labels need more digits than labels."""
+    most = int(2 / np.finfo(dtype).eps)
+    require_as_by_sorting(np.array([most, 1 - most, 3, 5, most - 1] + [0] * most, dtype=dtype))
+
+
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30))
 def test_any_numbers(values):
     require_as_by_sorting(np.array(values))

@@ -361,8 +361,12 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
             return None
         with np.errstate(all="ignore"):
             scores = np.asarray(X @ self.coef_.T + self.intercept_)
-            is_clean = np.isfinite(scores.sum()) and np.all(self.coef_)
-        return scores if is_clean or has_finite_entries(X) else None
+            is_clean = bool(np.isfinite(scores.sum()))
+        if is_clean and np.all(self.coef_):
+            return scores
+        if not has_finite_entries(X):
+            return None
+        return scores if is_clean else np.asarray(X @ self.coef_.T + self.intercept_)  # which warns of an overflow
 
 
 def checked_weights(sample_weight: Any, X: Any) -> Vector | None:

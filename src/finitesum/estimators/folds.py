@@ -1,8 +1,8 @@
 """The paths of a cross-validation: every fold's solutions for all strengths of the penalty, at the cost of few fits.
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
-Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with fewer rows
-than columns (`finitesum.running.few_rows_paths`), and with several classes (`finitesum.running.class_paths`). Which of
+Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with few rows
+(`finitesum.running.few_rows_paths`), and with several classes (`finitesum.running.class_paths`). Which of
 these it is depends on the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all rows
 begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
@@ -34,7 +34,7 @@ from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
-from finitesum.running.class_paths import has_cheap_hessian, solve_classes, solve_classes_roughly
+from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
 from finitesum.running.driver import Result, as_seed
 from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
 from finitesum.running.sampling import order_of_pass
@@ -95,7 +95,7 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     paths: list[Path] | None = None
     if is_free and has_cheap_hessian(problem):
         paths = _of_classes(estimator, problem, data, folds, Cs)
-    elif is_free and isinstance(choice.method, MultinomialLBFGS):
+    elif is_free and isinstance(choice.method, MultinomialLBFGS) and has_products(problem):
         paths = _of_classes_roughly(estimator, problem, data, folds, Cs)
     if paths is None:
         paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
@@ -120,7 +120,7 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
 
 
 def _few_rows(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
-    """Return the paths of the folds with two classes and fewer rows than columns, by the products of all rows."""
+    """Return the paths of the folds with two classes and few rows, by the products of all rows."""
     products_of_rows(problem)  # before threads ask for them
 
     def solve(fold: Fold) -> Path:

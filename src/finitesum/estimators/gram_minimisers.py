@@ -21,6 +21,9 @@ from finitesum.problems.term import ConvexTerm
 #: Columns up to which each model with an l1 penalty is solved by itself, for which no kernel is compiled.
 FEW_DESCENDED = 10
 
+#: Descents for a strength, after each of which its signs are tried, before a model takes its place.
+MOST_TURNS = 5
+
 #: Strengths of an l2 penalty from which eigenvalues cost less than factors, and columns up to which they always do.
 MANY_STRENGTHS, FEW_COLUMNS = 30, 50
 
@@ -71,38 +74,57 @@ def _nets(quadratic: Quadratic, family: Family, strengths: Vector, tol: float) -
         start, rest = points[max(n_solved - 1, 0)], strengths[n_solved:]
         points[n_solved:], n_more = minimisers(quadratic.gram, right, rest, unit.quadratic, unit.thresholds, tol, start)
         n_solved += n_more
-        if n_solved == m or not _is_solved_by_signs(quadratic, unit, float(strengths[n_solved]), points[n_solved], tol):
+        if n_solved == m or not _is_solved(quadratic, unit, float(strengths[n_solved]), points[n_solved], tol):
             break
         n_solved += 1
     path: Path | None = None
     for k in range(n_solved, m):
-        before = float(strengths[k - 1]) if k > 0 else _least_for_zero(right, unit.thresholds)
         w = points[k - 1] if k > 0 else np.zeros(right.size)
+        before = float(strengths[k - 1]) if k > 0 else _least_for_zero(right, unit.thresholds)
         try:
             if path is None:
                 path = Path(quadratic.gram.__getitem__, right, unit.quadratic, unit.thresholds, before, w)
             points[k] = path.at(float(strengths[k]))
         except Lost:
-            path = None
-            points[k] = _by_a_model(quadratic, family, float(strengths[k]), w, tol)
+            points[k:] = _without_path(quadratic, unit, strengths[k:], w, tol)
+            break
     return points
 
 
-def _is_solved_by_signs(quadratic: Quadratic, unit: ConvexTerm, strength: float, w: Vector, tol: float) -> bool:
-    """Put the minimiser with the point's signs in its place, where it has them; return whether that solves the problem."""
+def _without_path(quadratic: Quadratic, unit: ConvexTerm, strengths: Vector, w: Vector, tol: float) -> Matrix:
+    """Return points near minimisers by descents alone, each of which may find their signs: for columns without a path."""
+    model, m = (unit.quadratic, unit.thresholds, tol), strengths.size
+    points, k = np.empty((m, w.size)), 0
+    while k < m:  # one that takes many sweeps is a start for the next, too
+        some, n_solved = minimisers(quadratic.gram, quadratic.right, strengths[k:], *model, w)
+        last = min(k + n_solved + 1, m)
+        points[k:last] = some[: last - k]
+        w, k = points[last - 1], last
+    for k in range(m):
+        for _ in range(MOST_TURNS):
+            if _is_solved(quadratic, unit, float(strengths[k]), points[k], tol):
+                break
+            (points[k],), _ = minimisers(quadratic.gram, quadratic.right, strengths[k : k + 1], *model, points[k])
+    return points
+
+
+def _is_solved(quadratic: Quadratic, unit: ConvexTerm, strength: float, w: Vector, tol: float) -> bool:
+    """Return whether the point is a minimiser, or that with its signs, which takes its place, is."""
+    quadratics, thresholds = strength * unit.quadratic, strength * unit.thresholds
+    if _optimality(quadratic, quadratics[None], thresholds[None], w[None])[0] <= tol:
+        return True
     support = np.flatnonzero(w)
     hessian = quadratic.gram[np.ix_(support, support)]
-    hessian[np.diag_indices(support.size)] += strength * unit.quadratic[support]
-    found = solve_spd(hessian, (quadratic.right - strength * unit.thresholds * np.sign(w))[support])
+    hessian[np.diag_indices(support.size)] += quadratics[support]
+    found = solve_spd(hessian, (quadratic.right - thresholds * np.sign(w))[support])
     if not (np.sign(found) == np.sign(w[support])).all():
         return False
     w[support] = found
-    (left,) = _optimality(quadratic, strength * unit.quadratic[None], strength * unit.thresholds[None], w[None])
-    return bool(left <= tol)
+    return bool(_optimality(quadratic, quadratics[None], thresholds[None], w[None])[0] <= tol)
 
 
 def _least_for_zero(right: Vector, thresholds: Vector) -> float:
-    """Return the least strength at which the coordinates that have a threshold are 0."""
+    """Return the least strength at which the coordinates that have a threshold are 0, where all of them have one."""
     has_one = thresholds > 0.0
     return float((np.abs(right[has_one]) / thresholds[has_one]).max(initial=0.0))
 

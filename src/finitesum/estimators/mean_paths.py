@@ -1,6 +1,6 @@
 """Paths of losses of a mean (Poisson, Gamma ...) in folds: all folds and strengths together, as logistic regression's.
 
-With fewer rows than columns and an l2 penalty each fold has a path by the products of all rows
+With few rows and an l2 penalty each fold has a path by the products of all rows
 (`finitesum.running.few_rows_paths`). Else `finitesum.running.together` solves them: a pass over the rows serves all folds,
 few Hessians on a sample serve all strengths. Solutions are as near as `ACCURACY` standard errors, so that scores are those
 of exact fits to 1e-6 or so.
@@ -90,7 +90,7 @@ def solved_together(
 def _few_rows(
     estimator: Any, problem: Problem, trains: list[Indices], strengths: Vector, more: Vector, start: Vector, total: float
 ) -> Solve:
-    """Return the solutions of folds with fewer rows than columns, each when it is first asked for."""
+    """Return the solutions of folds with few rows, each when it is first asked for."""
     products_of_rows(problem)  # before threads ask for them
     at = float(start[-1]) if problem.has_intercept else 0.0
 

@@ -32,7 +32,7 @@ def is_stored_plainly(X: Any, *, ordered: bool = False) -> bool:
 
 def has_finite_entries(X: Any) -> bool:
     """Return whether all entries of an array or a CSR matrix are finite, where their sum does not overflow."""
-    return _is_finite(X if type(X) is np.ndarray else X.data)
+    return _is_finite(X if type(X) is np.ndarray else X.data[: int(X.indptr[-1])])
 
 
 def frame_as_numbers(X: Any) -> Any:

@@ -47,11 +47,11 @@ def _codes_of_numbers(labels: Any) -> tuple[Any, Any] | None:
     low, high = labels.min(), labels.max()
     if low < high and ((is_high := labels == high) | (labels == low)).all():
         return np.array([low, high]), is_high.astype(np.int64)
-    if labels.dtype.kind == "b" or not -(2**53) < low <= high < 2**53 or int(high) - int(low) > WIDEST * labels.size:
+    if labels.dtype.kind == "b" or not -(2.0**53) < float(low) <= float(high) < 2.0**53:
         return None
-    if labels.dtype.kind == "f" and not (labels == np.floor(labels)).all():
+    if int(high) - int(low) > WIDEST * labels.size or (labels.dtype.kind == "f" and (labels != np.floor(labels)).any()):
         return None
-    codes = (labels - low).astype(np.int64) if labels.dtype.kind == "f" else labels.astype(np.int64) - int(low)
+    codes = labels.astype(np.int64) - int(low)
     counts = np.bincount(codes)
     present = np.flatnonzero(counts)
     classes = (present + int(low)).astype(labels.dtype)

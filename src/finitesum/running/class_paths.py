@@ -9,7 +9,8 @@ leads to the point that is returned, while the next strength, whose first step c
 that both share a gradient.
 
 Where a Hessian takes long, steps have the Kronecker product of `MultinomialLBFGS`, to which a penalty adds a multiple of I,
-of all rows or made again where curvatures have changed. Standard errors are then those of its metric with the pairs.
+of all rows or made again where curvatures have changed. Standard errors are then those of its metric with the pairs, which
+are true to a small factor.
 """
 
 import math
@@ -52,7 +53,7 @@ LOOKED_AT = 0, 3
 #: The change of trace(C) after which a Kronecker product is made again, and the passes that one of all columns may take.
 REMADE, SHARED_PASSES = 1.5, 500.0
 
-#: Steps with which a state is past those before which its method makes a product.
+#: Steps with which a state is past those before which its method makes a product whatever it has.
 PAST = max(MADE_AT) + 1
 
 
@@ -100,6 +101,12 @@ def solve_classes_roughly(
     return found
 
 
+def has_products(problem: Problem) -> bool:
+    """Return whether a Kronecker product suits a path: with as many rows as columns, and not too many of sparse ones."""
+    is_known = not problem.rows.is_sparse() or _kind_of(problem) == "kronecker"
+    return is_known and problem.n_rows >= problem.rows.dim()
+
+
 def _kind_of(problem: Problem) -> Literal["diagonal", "kronecker", "low-rank"]:
     """Return which product suits a path."""
     if steps_before_whole(problem) > 0:
@@ -115,7 +122,7 @@ def _solved_roughly(
     for _ in range(MOST_STEPS):
         state, direction = method.directed(problem, state)
         is_known = state.kronecker.values.size > 0 or len(state.pairs.steps) > 0
-        if is_known and math.sqrt(max(-float(state.gradient @ direction), 0.0)) <= enough:
+        if is_known and 0.0 < -float(state.gradient @ direction) <= enough**2:
             moved = several.score_changes(problem, direction)
             if float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
                 return state, state.x + direction, True
@@ -158,9 +165,11 @@ def _with_penalty(problem: Problem, last: Problem, state: State) -> State:
     """Return the last problem's state as one of a problem that differs in the strength of its penalty."""
     more, pairs = problem.term.quadratic - last.term.quadratic, state.pairs
     changes = (pairs.changes + more * pairs.steps).astype(pairs.changes.dtype, copy=False)
-    kronecker, ridge = state.kronecker, problem.term.ridge - last.term.ridge
+    kronecker, ridge, step = state.kronecker, problem.term.ridge, problem.term.ridge - last.term.ridge
     return state._replace(
-        kronecker=kronecker._replace(values=kronecker.values + ridge, rest=kronecker.rest + ridge),
+        kronecker=kronecker._replace(
+            values=np.maximum(kronecker.values + step, ridge), rest=np.maximum(kronecker.rest + step, ridge)
+        ),
         gradient=state.gradient + more * state.x,
         objective=state.objective + 0.5 * float(more @ state.x**2),
         pairs=pairs._replace(changes=changes),

@@ -1,4 +1,4 @@
-"""The path of a fold with fewer rows than columns and an l2 penalty: solutions for falling strengths, by products of rows.
+"""The path of a fold with few rows and an l2 penalty: solutions for falling strengths, by products of rows.
 
 Steps are those of `finitesum.methods.newton.few_rows`, halved until F falls, in the predictions f and the coefficients z of
 the rows, w = X'z: no step reads the rows, whose products X X' are known once for all strengths, and of a fold are a part of
@@ -55,8 +55,8 @@ class _At(NamedTuple):
 def has_few_rows(problem: Problem, choice: Choice) -> bool:
     """Return whether a path by products of rows pays, given the choice for its last problem and all rows.
 
-    It does where rows are fewer than columns and a method with Hessians would be taken, and where factors take less time
-    than a method's fits.
+    It does where the span of the rows pays and a method with Hessians would be taken, and for up to twice as many rows as
+    columns where factors take less time than a method's fits.
     """
     if not is_wide(problem, HIGH):
         return False

@@ -62,7 +62,7 @@ if HAS_TRITON:
         place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         _update_block(w_at, g_at, m_at, v_at, k_at, place, n, ADAPTIVE)
 
-    # The types of w and g are constants: addresses out of a table have none.
+    # The types of w and g are constants: addresses out of a table have none. `_table` has rows of six, `_scalars` of eight.
     @triton.jit  # type: ignore[untyped-decorator]
     def _update_many(table, blocks, k_at, W: tl.constexpr, G: tl.constexpr, ADAPTIVE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         block = blocks + 2 * tl.program_id(0)

@@ -86,6 +86,18 @@ def test_a_column_that_depends_on_the_others_ends_the_path():
     require_minimum(gram, right, np.zeros(9), 1e-3 * weights, w)
     with pytest.raises(Lost):
         path._add(8, 1.0)
+    both = w.copy()
+    both[2] = both[8] = 0.5 * w[2]
+    with pytest.raises(Lost):
+        Path(gram.__getitem__, right, np.zeros(9), weights, 1e-3, both)
+
+
+def test_what_is_no_minimum_ends_the_path(monkeypatch):
+    gram, right, weights = model(50, 8)
+    path = Path(gram.__getitem__, right, np.zeros(8), weights, 5.0, np.zeros(8))
+    monkeypatch.setattr(gram_homotopy, "LACKING", -1.0)
+    with pytest.raises(Lost):
+        path.at(0.1)
 
 
 def test_a_circle_ends_the_path(monkeypatch):

@@ -16,11 +16,18 @@ have about as many pieces as coordinates that are not 0.
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 
 #: Pieces between two strengths for each coordinate, at most: beyond, rounding errors are likely to turn in a circle.
 MOST_PIECES = 4
+
+#: The length of a piece without one, and how many in a row are such a circle.
+EMPTY, MOST_EMPTY = 1e-14, 50
+
+#: What may be lacking to a minimum, relative to the largest entry of r.
+LACKING = 1e-8
 
 #: The part of a diagonal entry that must be left of it where the other coordinates are eliminated.
 SINGULAR = 1e-11
@@ -78,7 +85,7 @@ class Path:
         for place, j in enumerate(chosen):
             self._all_rows[place] = row_of(int(j))
         self._renew(strength)
-        self._correct()
+        self._correct(is_checked=False)  # others may be on their way in
 
     def at(self, strength: float) -> Vector:
         """Return the minimiser for a strength that is not above the last one."""
@@ -88,6 +95,7 @@ class Path:
             self._renew(strength)
         left = self._right + excess - self._times(self._w) - strength * self._quadratic * self._w
         change, theta, last_left = (strength - before) * self._thresholds, 0.0, (-1, 0.0)
+        n_empty = 0
         for _ in range(MOST_PIECES * self._w.size + 100):
             bounds = before * self._thresholds + theta * change
             moves, falls = self._directions(excess, change)
@@ -99,6 +107,9 @@ class Path:
             if event < 0:
                 self._correct()
                 return self._w.copy()
+            n_empty = n_empty + 1 if step <= EMPTY else 0
+            if n_empty > MOST_EMPTY:
+                break
             last_left = (-1, 0.0)
             if side != 0.0:
                 self._add(event, side)
@@ -124,20 +135,27 @@ class Path:
         return np.asarray(w[self._chosen] @ self._rows)
 
     def _renew(self, strength: float) -> None:
-        """Compute the inverse for a strength of the l2 penalty."""
+        """Compute the inverse for a strength of the l2 penalty, from a factor whose pivots show what is singular."""
+        if self._n == 0:
+            return
         part = self._rows[:, self._chosen]
         part[np.diag_indices(self._n)] += strength * self._quadratic[self._chosen]
-        try:
-            self._inverse[...] = np.linalg.inv(part)
-        except np.linalg.LinAlgError as error:
-            raise Lost from error
+        factor, failed = dpotrf(part, lower=1)
+        if failed or not (np.diagonal(factor) ** 2 > SINGULAR * np.diagonal(part)).all():
+            raise Lost
+        inverse, _ = dpotri(factor, lower=1)
+        lower = np.tril(inverse)
+        self._inverse[...] = lower + np.tril(lower, -1).T
 
-    def _correct(self) -> None:
-        """Take a step of the equations of the chosen coordinates: pieces add rounding errors up."""
+    def _correct(self, *, is_checked: bool = True) -> None:
+        """Take a step of the equations of the chosen coordinates: pieces add rounding errors up. Check all of them."""
         strength, chosen = self._strength, self._chosen
         reached = self._quadratic * self._w + self._thresholds * self._signs
         self._w[chosen] += self._inverse @ (self._right - self._times(self._w) - strength * reached)[chosen]
-        if not np.isfinite(self._w[chosen]).all():
+        left = self._right - self._times(self._w) - strength * self._quadratic * self._w
+        lacking = np.maximum(np.abs(left) - strength * self._thresholds, 0.0)
+        lacking[chosen] = np.abs(left - strength * self._thresholds * self._signs)[chosen]
+        if is_checked and not lacking.max(initial=0.0) <= LACKING * float(np.abs(self._right).max(initial=0.0)):
             raise Lost
 
     # -- pieces
