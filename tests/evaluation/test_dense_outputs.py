@@ -98,6 +98,15 @@ def test_sums_have_the_same_bits_on_any_number_of_threads(monkeypatch):
     assert all(value == found[0][0] and (gradient == found[0][1]).all() for value, gradient in found[1:])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("squares", [1, 200, 10**6])
+def test_sums_of_squares_are_the_same_in_any_blocks(squares, dtype, monkeypatch):
+    monkeypatch.setattr(outputs, "SQUARES", squares)
+    problem, scales = classes(dtype=dtype), np.random.default_rng(1).standard_normal((N, K))
+    expected = scales.T @ table_of(problem) ** 2
+    np.testing.assert_allclose(outputs.sum_of_rows(problem, scales, squared=True), expected, rtol=1e-12, atol=1e-13)
+
+
 def test_blas_threads_are_the_most_that_a_library_says_it_has(monkeypatch):
     class Library(NamedTuple):
         num_threads: int | None
