@@ -4,11 +4,10 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
@@ -21,7 +20,7 @@ from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.multilabel import has_columns, indicators_of, offset_of_label
 from finitesum.estimators.plain_input import is_plain_label
 from finitesum.estimators.tasks import with_callbacks
-from finitesum.losses import Logistic, Loss, LossName, Multinomial
+from finitesum.losses import Logistic, Loss, LossName, Multinomial, classes
 from finitesum.problems.input import as_rows, checked_numbers
 from finitesum.problems.labels import classes_and_codes, codes_of_words
 from finitesum.problems.linear import Problem
@@ -285,11 +284,9 @@ def log_probabilities(scores: Data) -> Data:
            [0. , 1. ]])
     """
     if scores.ndim > 1:
-        found: Data = scores - _largest(scores)[:, None]
-        found -= np.log(_sums(np.exp(found)))[:, None]
-        return found
+        return np.asarray(log_softmax(scores, axis=1))
     # log expit(u) = min(u, 0) - log(1 + exp(-|u|)): one logarithm serves both classes.
-    found = np.stack([-scores, scores], axis=1)
+    found: Data = np.stack([-scores, scores], axis=1)
     np.minimum(found, 0.0, out=found)
     found -= np.log1p(np.exp(-np.abs(scores)))[:, None]
     return found
@@ -305,20 +302,8 @@ def probabilities(scores: Data) -> Data:
            [0. , 1. ]])
     """
     if scores.ndim > 1:
-        found: Data = scores - _largest(scores)[:, None]
-        np.exp(found, out=found)
-        found /= _sums(found)[:, None]
-        return found
+        return classes.probabilities(scores)
     found = np.empty((scores.size, 2), dtype=scores.dtype)
     expit(-scores, out=found[:, 0])
     expit(scores, out=found[:, 1])
     return found
-
-
-def _largest(scores: Data) -> Data:
-    """Return the largest number of each row: column by column where they are few, as NumPy is slow along short rows."""
-    return reduce(np.maximum, scores.T) if scores.shape[1] <= 16 else scores.max(axis=1)
-
-
-def _sums(values: Data) -> Data:
-    return values @ np.ones(values.shape[1], dtype=values.dtype)

@@ -83,7 +83,7 @@ def _nets(quadratic: Quadratic, family: Family, strengths: Vector, tol: float) -
         before = float(strengths[k - 1]) if k > 0 else _least_for_zero(right, unit.thresholds)
         try:
             if path is None:
-                path = Path(quadratic.gram.__getitem__, right, unit.quadratic, unit.thresholds, before, w)
+                path = Path(quadratic.gram, right, unit.quadratic, unit.thresholds, before, w)
             points[k] = path.at(float(strengths[k]))
         except Lost:
             points[k:] = _without_path(quadratic, unit, strengths[k:], w, tol)

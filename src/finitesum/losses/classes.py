@@ -14,6 +14,7 @@ shape (..., K, K). It is made of fewer numbers, the `curvatures` of shape (..., 
 """
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,16 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.losses.base import Curved, Scaled
 
+#: Classes up to which the largest score of each row is found class by class.
+FEW_CLASSES = 16
+
 
 def probabilities(scores: Matrix) -> Matrix:
     """Return exp(u_k) / sum_l exp(u_l), shape (..., K)."""
-    exponentials: Matrix = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    # NumPy is slow along short rows
+    few = scores.shape[-1] <= FEW_CLASSES
+    largest = reduce(np.maximum, np.moveaxis(scores, -1, 0))[..., None] if few else scores.max(axis=-1, keepdims=True)
+    exponentials: Matrix = np.exp(scores - largest)
     exponentials /= exponentials.sum(axis=-1, keepdims=True)
     return exponentials
 

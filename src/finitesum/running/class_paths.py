@@ -14,7 +14,7 @@ are true to a small factor.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -50,7 +50,8 @@ SHARED_STEPS, MOST_STEPS = 12, 100
 #: Steps of a strength before which its Hessian is looked at.
 LOOKED_AT = 0, 3
 
-#: The change of trace(C) after which a Kronecker product is made again, and the passes that one of all columns may take.
+#: The change of trace(C) after which a Kronecker product is made again, and the passes that one of all columns may take,
+#: which all folds share.
 REMADE, SHARED_PASSES = 1.5, 500.0
 
 #: Steps with which a state is past those before which its method makes a product whatever it has.
@@ -63,8 +64,8 @@ class ClassPath(NamedTuple):
     points: Matrix  # (m, K dim)
     n_passes: Vector  # (m,)
     is_solved: npt.NDArray[np.bool_]  # (m,)
-    factors: list[ClassFactor]  # of the last Hessian of each strength
-    products: list[KroneckerFactors]  # the last one of each strength, where these take the place of Hessians
+    factors: list[ClassFactor]  # of the last Hessian of each strength, empty where there are products
+    products: list[KroneckerFactors]  # the last one of each strength, empty where there are Hessians
 
 
 def has_cheap_hessian(problem: Problem) -> bool:
@@ -74,12 +75,50 @@ def has_cheap_hessian(problem: Problem) -> bool:
     return bool(is_small and nanoseconds_of_factor(problem, problem.n_rows) <= most)
 
 
+def solve_classes(
+    problems: list[Problem], total: float, tol: float, factors: Sequence[ClassFactor] = (), accuracy: float = ACCURACY
+) -> ClassPath:
+    """Return the solutions of problems that differ in the strength of the penalty, which falls.
+
+    total is the sum of the rows' weights, in whose place their number is taken where that is larger; factors are of nearly
+    the same Hessians.
+    """
+    method, hessians = MultinomialLBFGS("none"), _Hessians(problems[0])
+
+    def solved(k: int, problem: Problem, state: State, enough: float) -> tuple[State, Vector, bool]:
+        if k < len(factors) and factors[k].lower.size:
+            state = state._replace(factor=factors[k], n_steps=-SHARED_STEPS)
+        return _solved(method, hessians, problem, state, enough, accuracy, tol)
+
+    return _path(method, problems, total, tol, accuracy, solved)
+
+
 def solve_classes_roughly(
     problems: list[Problem], total: float, tol: float, products: Sequence[KroneckerFactors] = (), accuracy: float = ACCURACY
 ) -> ClassPath:
     """Return what `solve_classes` does by Kronecker products in the place of Hessians; those given are of nearly these."""
+    method = MultinomialLBFGS("none" if len(products) else _kind_of(problems[0]))
+
+    def solved(k: int, problem: Problem, state: State, enough: float) -> tuple[State, Vector, bool]:
+        if k < len(products):
+            state = state._replace(kronecker=products[k])
+        elif state.kronecker.values.size and not has_changed(problem, state.kronecker, state.scores, REMADE):
+            state = state._replace(n_steps=PAST)
+        return _solved_roughly(method, problem, state, enough, accuracy, tol)
+
+    return _path(method, problems, total, tol, accuracy, solved)
+
+
+def _path(
+    method: MultinomialLBFGS,
+    problems: list[Problem],
+    total: float,
+    tol: float,
+    accuracy: float,
+    solved: Callable[[int, Problem, State, float], tuple[State, Vector, bool]],
+) -> ClassPath:
+    """Return what solves the problems one after the other: see `solve_classes`."""
     first, m = problems[0], len(problems)
-    method = MultinomialLBFGS("none" if len(products) else _kind_of(first))
     found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [], [])
     enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
     last, n_known = first, 0
@@ -88,11 +127,8 @@ def solve_classes_roughly(
         state = method.run_pass(first, state, np.zeros(0, dtype=np.int64))
     for k, problem in enumerate(problems):
         state, last = _with_penalty(problem, last, state), problem
-        if k < len(products):
-            state = state._replace(kronecker=products[k])
-        elif state.kronecker.values.size and not has_changed(problem, state.kronecker, state.scores, REMADE):
-            state = state._replace(n_steps=PAST)
-        state, found.points[k], found.is_solved[k] = _solved_roughly(method, problem, state, enough, accuracy, tol)
+        state, found.points[k], found.is_solved[k] = solved(k, problem, state, enough)
+        found.factors.append(state.factor)
         found.products.append(state.kronecker)
         found.n_passes[k] = (state.n_gradients - n_known) / problem.n_components
         n_known = state.n_gradients
@@ -130,35 +166,6 @@ def _solved_roughly(
             return state, state.x, True
         state = stepped(problem, state, direction)
     return state, state.x, False
-
-
-def solve_classes(
-    problems: list[Problem], total: float, tol: float, factors: Sequence[ClassFactor] = (), accuracy: float = ACCURACY
-) -> ClassPath:
-    """Return the solutions of problems that differ in the strength of the penalty, which falls.
-
-    total is the sum of the rows' weights, in whose place their number is taken where that is larger; factors are of nearly
-    the same Hessians.
-    """
-    first, m = problems[0], len(problems)
-    method, hessians = MultinomialLBFGS("none"), _Hessians(first)
-    found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [], [])
-    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
-    last, n_known = first, 0
-    state = method.init(first, np.zeros(first.dim), tol)
-    while state.ascent.chances.size:
-        state = method.run_pass(first, state, np.zeros(0, dtype=np.int64))
-    for k, problem in enumerate(problems):
-        state, last = _with_penalty(problem, last, state), problem
-        if k < len(factors) and factors[k].lower.size:
-            state = state._replace(factor=factors[k], n_steps=-SHARED_STEPS)
-        state, found.points[k], found.is_solved[k] = _solved(method, hessians, problem, state, enough, accuracy, tol)
-        found.factors.append(state.factor)
-        found.n_passes[k] = (state.n_gradients - n_known) / problem.n_components
-        n_known = state.n_gradients
-        if not found.is_solved[k]:
-            break
-    return found
 
 
 def _with_penalty(problem: Problem, last: Problem, state: State) -> State:
