@@ -6,7 +6,7 @@ import scipy.sparse
 import sklearn.linear_model as reference
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
-from sklearn.svm import LinearSVC as ReferenceSVC
+from sklearn.svm import LinearSVC as ReferenceSVC, LinearSVR
 
 from finitesum import (
     HuberRegressor,
@@ -23,7 +23,7 @@ from finitesum import (
 from finitesum.constraints import Box, L1Ball
 from finitesum.estimators.covariance import covariance_at
 from finitesum.estimators.solvers import offered
-from finitesum.losses import Huber
+from finitesum.losses import EpsilonInsensitive, Huber, SquaredEpsilonInsensitive
 
 #: Kernels are compiled for every loss and kind of rows: where no solver is under test it is the cheapest to compile.
 CHEAP = {"solver": "newton", "tol": 1e-12}
@@ -137,6 +137,16 @@ def test_hinge_with_an_l2_penalty_reaches_a_gap_that_liblinear_does_not():
 
     assert objective(model.coef_[0]) <= objective(other.coef_[0]) + 1e-9
     assert np.abs(model.coef_ - other.coef_).max() < 1e-4
+
+
+@pytest.mark.parametrize("loss", [EpsilonInsensitive(0.5), SquaredEpsilonInsensitive(0.5)], ids=repr)
+def test_support_vector_regression_is_scikit_learns(loss):
+    X, y, s = numbers()
+    C, name = 2.0, "squared_epsilon_insensitive" if loss.is_smooth() else "epsilon_insensitive"
+    model = LinearRegressor(loss=loss, alpha=1.0 / (C * s.sum()), fit_intercept=False, tol=1e-12)
+    model.fit(X, y, sample_weight=s)
+    other = LinearSVR(epsilon=0.5, C=C, loss=name, fit_intercept=False, tol=1e-12, max_iter=1_000_000)
+    assert np.abs(model.coef_ - other.fit(X, y, sample_weight=s).coef_).max() < 1e-7
 
 
 def test_constraints_hold():

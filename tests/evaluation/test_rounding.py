@@ -37,6 +37,9 @@ def exact_gradient(problem, X, w):
         if kind == "Huber":
             t = Fraction(float(problem.loss.threshold))
             slope = min(max(u - y, -t), t)
+        elif kind == "SquaredEpsilonInsensitive":
+            t = Fraction(float(problem.loss.epsilon))
+            slope = 2 * (max(u - y - t, 0) - max(y - u - t, 0))
         else:
             slope = u - y if kind == "Squared" else -2 * y * max(1 - y * u, 0)
         total = [a + p * slope * b for a, b in zip(total, row, strict=True)]
@@ -48,7 +51,7 @@ def distance(found, exact):
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("loss", ["squared", "huber", "squared-hinge"])
+@pytest.mark.parametrize("loss", ["squared", "huber", "squared-hinge", "squared-epsilon-insensitive"])
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_bounds_hold_and_are_of_use(bound, loss, seed):
     problem, X, w = wild(seed, loss, alpha=1e-3, fit_intercept=bool(seed % 2))

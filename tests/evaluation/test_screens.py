@@ -13,7 +13,17 @@ from finitesum.evaluation.screens import certified_zeros, column_spreads, gap_at
 from finitesum.losses import Huber, Logistic, Poisson
 
 N, D = 60, 30
-LOSSES = ["logistic", "squared", "huber", "squared-hinge", "smoothed-hinge", "log-cosh", "pseudo-huber", "probit"]
+LOSSES = [
+    "logistic",
+    "squared",
+    "huber",
+    "squared-hinge",
+    "smoothed-hinge",
+    "log-cosh",
+    "pseudo-huber",
+    "probit",
+    "squared-epsilon-insensitive",
+]
 
 
 def family(seed, loss, kind):
@@ -27,7 +37,7 @@ def family(seed, loss, kind):
         X += 20.0 * rng.standard_normal(D)
     scores = X @ (rng.standard_normal(D) * (rng.random(D) < 0.2))
     scores = (scores - scores.mean()) / (scores.std() or 1.0)
-    real = loss in ("squared", "huber", "log-cosh", "pseudo-huber")
+    real = loss in ("squared", "huber", "log-cosh", "pseudo-huber", "squared-epsilon-insensitive")
     y = 3.0 * scores + rng.standard_normal(N) + 2.0 if real else (scores + rng.logistic(size=N) > 0.2).astype(int)
     given = {"fit_intercept": bool(rng.random() < 0.6), "l1_ratio": float(rng.choice([0.3, 0.9, 1.0]))}
     if rng.random() < 0.5:

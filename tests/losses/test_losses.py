@@ -1,5 +1,6 @@
 """Losses: derivatives against differences, closed forms far out, bounds that are suprema, majorants that lie above."""
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from finitesum.losses import (
     RoundedCorner,
     SmoothedHinge,
     Squared,
+    SquaredEpsilonInsensitive,
     SquaredHinge,
     Tweedie,
     as_loss,
@@ -45,6 +47,8 @@ EXAMPLES = (
     Squared(0.5),
     SquaredHinge(),
     SquaredHinge(3.0),
+    SquaredEpsilonInsensitive(),
+    SquaredEpsilonInsensitive(0.4, 3.0),
     Hinge(),
     Hinge(2.0),
     Absolute(),
@@ -110,6 +114,8 @@ def corners(loss, y):
         return [y, y * (1.0 - loss.width)]
     if name == "Huber":
         return [y - loss.threshold, y + loss.threshold]
+    if name == "SquaredEpsilonInsensitive":
+        return [y - loss.epsilon, y + loss.epsilon]
     return []
 
 
@@ -156,6 +162,9 @@ FAR_OUT = [
     (Squared(), 1e3, -1.0, (0.5 * 1001.0**2, 1001.0, 1.0)),
     (SquaredHinge(), 1e3, 1.0, (0.0, 0.0, 0.0)),
     (SquaredHinge(), -1e3, 1.0, (1001.0**2, -2002.0, 2.0)),
+    (SquaredEpsilonInsensitive(0.5), 1e3, 1.0, (998.5**2, 1997.0, 2.0)),
+    (SquaredEpsilonInsensitive(0.5, 2.0), -1e3, 1.0, (2.0 * 1000.5**2, -4002.0, 4.0)),
+    (SquaredEpsilonInsensitive(0.5), 1.25, 1.0, (0.0, 0.0, 0.0)),
     (Hinge(), 1e3, 1.0, (0.0, 0.0, 0.0)),
     (Hinge(2.0), 1e3, -1.0, (2002.0, 2.0, 0.0)),
     (SmoothedHinge(), 1e3, 1.0, (0.0, 0.0, 0.0)),
@@ -280,7 +289,7 @@ def test_the_huber_majorant_touches_a_second_time_at_the_mirrored_residual(resid
 @classes
 def test_smoothness_and_targets_are_declared(loss):
     kinds = {
-        "real": (Squared, Huber, LogCosh, PseudoHuber, Absolute, EpsilonInsensitive, Quantile),
+        "real": (Squared, SquaredEpsilonInsensitive, Huber, LogCosh, PseudoHuber, Absolute, EpsilonInsensitive, Quantile),
         "positive": (Gamma, InverseGaussian),
         "share": (Binomial,),
     }
@@ -426,16 +435,17 @@ def test_a_loss_with_corners_is_the_sum_of_its_corners(loss):
 
 @pytest.mark.parametrize("loss", [loss for loss in EXAMPLES if isinstance(loss, RoundedCorner)], ids=repr)
 def test_a_rounded_corner_has_its_slopes_where_its_width_says(loss):
+    width = loss.corner_width()
     for y in targets_of(loss):
-        (low, high, point), other = loss.corners(y)
-        assert other == (0.0, 0.0, point)
-        for slope in (0.0, -0.3 * y, -y, -5.0 * y):
-            u = point + loss.corner_width() * slope
+        corners = [corner for corner in loss.corners(y) if corner[0] < corner[1]]
+        assert all(first[1] <= 0.0 <= second[0] and first[2] < second[2] for first, second in itertools.pairwise(corners))
+        for (low, high, point), slope in itertools.product(corners, (0.0, 0.3, -0.3, 1.0, -1.0, 5.0, -5.0)):
+            u = point + width * slope
             if low <= slope <= high:
-                assert loss.d1(u, y) == pytest.approx(slope, abs=1e-15)
-                assert loss.value(u, y) == pytest.approx(slope * (u - point) - 0.5 * loss.corner_width() * slope**2)
-            else:
-                assert loss.d1(u, y) == (low if slope < 0.0 else high)
+                assert loss.d1(u, y) == pytest.approx(slope, abs=1e-14)
+                assert loss.value(u, y) == pytest.approx(slope * (u - point) - 0.5 * width * slope**2, rel=1e-12)
+            elif len(corners) == 1:
+                assert loss.d1(u, y) == (low if slope < low else high)
 
 
 def test_what_is_no_loss_is_refused():

@@ -21,6 +21,11 @@ LOSSES = {
         lambda u, y: np.clip(u - y, -1.35, 1.35),
         lambda u, y: 1.0 * (np.abs(u - y) <= 1.35),
     ),
+    "squared-epsilon-insensitive": (
+        lambda u, y: np.maximum(0.0, np.abs(u - y) - 0.1) ** 2,
+        lambda u, y: 2.0 * np.sign(u - y) * np.maximum(0.0, np.abs(u - y) - 0.1),
+        lambda u, y: 2.0 * (np.abs(u - y) > 0.1),
+    ),
     "smoothed-hinge": (
         lambda u, y: np.where(
             y * u >= 1.0, 0.0, np.where(y * u <= 0.0, 0.5 - y * u, 0.5 * np.maximum(0.0, 1.0 - y * u) ** 2)

@@ -79,8 +79,8 @@ class LinearRegressor(LinearRegressorMixin, InferenceMixin):
 
     Parameters
     ----------
-    loss : {"squared", "huber", "pseudo-huber", "log-cosh", "absolute", "quantile", "epsilon-insensitive", "poisson", \
-"gamma", "inverse-gaussian", "tweedie", "negative-binomial", "binomial"} or Loss
+    loss : {"squared", "huber", "pseudo-huber", "log-cosh", "absolute", "quantile", "epsilon-insensitive", \
+"squared-epsilon-insensitive", "poisson", "gamma", "inverse-gaussian", "tweedie", "negative-binomial", "binomial"} or Loss
         "binomial" takes shares y = successes / trials, the trials being sample_weight. `finitesum.losses` has the formulas,
         and classes for other parameters, such as ``Tweedie(power=1.7)`` or ``Quantile(0.9)``.
     alpha : float >= 0

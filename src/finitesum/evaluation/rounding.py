@@ -31,7 +31,7 @@ from finitesum.evaluation.double_double import dot_rows, sum_of_rows
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.row_blocks import Block, sum_over_blocks, sum_over_problems
 from finitesum.evaluation.row_products import sum_of_squares
-from finitesum.losses import LOSSES, Hinge, Huber, Probit, SmoothedHinge, Squared, SquaredHinge
+from finitesum.losses import LOSSES, Hinge, Huber, Probit, SmoothedHinge, Squared, SquaredEpsilonInsensitive, SquaredHinge
 from finitesum.losses.arrays import in_arrays
 from finitesum.losses.classes import Multinomial, weighted
 from finitesum.problems.beside import empty_by_row
@@ -50,7 +50,7 @@ UNIT, EXTENDED_UNIT = float(np.finfo(np.float64).eps) / 2, float(np.finfo(np.lon
 OF_SLOPE, OF_LINEAR_SLOPE, OF_PROJECTION = 8.0, 3.0, 8.0
 
 #: Losses whose derivative is linear in pieces.
-PIECEWISE = (Squared, SquaredHinge, Hinge, SmoothedHinge, Huber)
+PIECEWISE = (Squared, SquaredHinge, Hinge, SmoothedHinge, Huber, SquaredEpsilonInsensitive)
 
 #: An optimality this many times above tol is not there by rounding errors of its own sum alone.
 NEAR = 100.0

@@ -17,7 +17,7 @@ Every loss of one prediction is a NamedTuple whose methods kernels call:
 ===================  ==================================================================================
 
 Losses that are linear but for one or two corners are `Cornered`: they name these, and methods with dual variables treat
-them. Those that are quadratic on one side of a corner, or between two, are a `RoundedCorner`.
+them. Those that are quadratic on one side of a corner, or between two, or beyond either of two, are a `RoundedCorner`.
 
 ``scale`` multiplies the loss. All formulas hold at margins of +-1000 without overflow, and NaN stays NaN in `value`,
 `d1` and the first of `d1_d2`, so that a divergence is seen.
@@ -30,7 +30,7 @@ from typing import Any, Literal, cast
 from finitesum.core.jit import compilable
 from finitesum.losses.base import Cornered, Loss, RoundedCorner
 from finitesum.losses.classes import Multinomial, SquaredTargets
-from finitesum.losses.corners import Absolute, EpsilonInsensitive, Quantile
+from finitesum.losses.corners import Absolute, EpsilonInsensitive, Quantile, SquaredEpsilonInsensitive
 from finitesum.losses.exponential import LARGEST_EXPONENT
 from finitesum.losses.families import Gamma, InverseGaussian, NegativeBinomial, Poisson, Tweedie
 from finitesum.losses.links import Binomial, ComplementaryLogLog, Probit
@@ -63,6 +63,7 @@ __all__ = [
     "RoundedCorner",
     "SmoothedHinge",
     "Squared",
+    "SquaredEpsilonInsensitive",
     "SquaredHinge",
     "SquaredTargets",
     "Tweedie",
@@ -82,6 +83,7 @@ LossName = Literal[
     "pseudo-huber",
     "absolute",
     "epsilon-insensitive",
+    "squared-epsilon-insensitive",
     "quantile",
     "poisson",
     "gamma",
@@ -106,6 +108,7 @@ LOSSES: dict[str, type[Loss]] = {
     "pseudo-huber": PseudoHuber,
     "absolute": Absolute,
     "epsilon-insensitive": EpsilonInsensitive,
+    "squared-epsilon-insensitive": SquaredEpsilonInsensitive,
     "quantile": Quantile,
     "poisson": Poisson,
     "gamma": Gamma,

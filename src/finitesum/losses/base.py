@@ -100,15 +100,16 @@ class OfResidual(Curved):
 Corner = tuple[Any, Any, Any]
 
 
-class RoundedCorner(OfMargin):
-    """Losses of a margin with a rounded corner: the largest s (u - k) - width/2 s^2 over low <= s <= high.
+class RoundedCorner(Curved):
+    """Losses with one or two rounded corners: sum_j max s (u - k_j) - width/2 s^2 over low_j <= s <= high_j.
 
-    The dual variable of a row is its slope s, which the loss has at u = k + width s, or beyond for the bounds.
+    The dual variable of a row is its slope s, the sum of those of its corners, of which at most one is between its bounds:
+    u = k_j + width s there.
     """
 
     @abstractmethod
     def corners(self, target: Any) -> tuple[Corner, Corner]:
-        """Return (low, high, k) and (0, 0, k)."""
+        """Return (low_1, high_1, k_1) and (low_2, high_2, k_2), high_1 <= 0 <= low_2, k_1 < k_2; (0, 0, k_1) for none."""
 
     @abstractmethod
     def corner_width(self) -> float:

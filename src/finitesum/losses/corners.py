@@ -1,9 +1,11 @@
-"""Losses of a residual that are linear but for corners: absolute, quantile, epsilon-insensitive."""
+"""Losses of a residual with corners: absolute, quantile, epsilon-insensitive; rounded: squared epsilon-insensitive."""
 
+import math
 from typing import Any, NamedTuple
 
+from finitesum.core.elementwise import maximum
 from finitesum.core.jit import compilable
-from finitesum.losses.base import Corner, Cornered, Scaled
+from finitesum.losses.base import Corner, Cornered, OfResidual, RoundedCorner, Scaled
 
 
 @compilable
@@ -46,6 +48,46 @@ class EpsilonInsensitive(_Tube, Cornered):
     def target_kind(self) -> str:
         """Return "real"."""
         return "real"
+
+
+class _SquaredTube(NamedTuple):
+    epsilon: float = 0.1
+    scale: float = 1.0
+
+
+@compilable
+class SquaredEpsilonInsensitive(_SquaredTube, RoundedCorner, OfResidual):
+    """max(0, |u - y| - epsilon)^2, smooth: the second derivative jumps at residuals of epsilon.
+
+    Examples
+    --------
+    >>> SquaredEpsilonInsensitive(0.5).value(3.0, 1.0), SquaredEpsilonInsensitive(0.5).d1(1.2, 1.0)
+    (2.25, 0.0)
+    """
+
+    def value(self, prediction: Any, target: Any) -> Any:
+        excess = maximum(abs(prediction - target) - self.epsilon, 0.0)
+        return self.scale * excess * excess
+
+    def d1(self, prediction: Any, target: Any) -> Any:
+        residual = prediction - target
+        above, below = maximum(residual - self.epsilon, 0.0), maximum(-residual - self.epsilon, 0.0)
+        return 2.0 * self.scale * (above - below)
+
+    def d2(self, prediction: Any, target: Any) -> Any:
+        return 2.0 * self.scale * (abs(prediction - target) > self.epsilon)
+
+    def curvature_bound(self) -> float:
+        """Return 2."""
+        return 2.0 * self.scale
+
+    def corners(self, target: Any) -> tuple[Corner, Corner]:
+        """Return the slopes below 0 at y - epsilon, and above 0 at y + epsilon, both without an end."""
+        return (-math.inf, 0.0, target - self.epsilon), (0.0, math.inf, target + self.epsilon)
+
+    def corner_width(self) -> float:
+        """Return 1/2."""
+        return 0.5 / self.scale
 
 
 class _Level(NamedTuple):

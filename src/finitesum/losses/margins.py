@@ -77,7 +77,7 @@ class Logistic(Scaled, LogisticCurvature, OfMargin):
 
 
 @compilable
-class SquaredHinge(Scaled, RoundedCorner):
+class SquaredHinge(Scaled, RoundedCorner, OfMargin):
     """max(0, 1 - y u)^2 for targets -1 and +1; the second derivative jumps at margin 1."""
 
     def value(self, prediction: Any, target: Any) -> Any:
@@ -129,7 +129,7 @@ class _Rounded(NamedTuple):
 
 
 @compilable
-class SmoothedHinge(_Rounded, RoundedCorner):
+class SmoothedHinge(_Rounded, RoundedCorner, OfMargin):
     """The hinge, rounded at its corner over a width: 0 for y u >= 1, (1 - y u)^2 / (2 width), then 1 - y u - width/2."""
 
     def value(self, prediction: Any, target: Any) -> Any:

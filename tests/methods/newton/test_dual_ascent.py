@@ -31,8 +31,10 @@ def generated_hinge(seed, loss="hinge"):
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(5, 200)), int(rng.integers(1, 60))
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5) * 10.0 ** rng.uniform(-1, 1, d)
-    y = np.where(X @ rng.standard_normal(d) + rng.standard_normal(n) > 0.0, 1.0, -1.0)
-    y[:2] = 1.0, -1.0
+    y = X @ rng.standard_normal(d) + rng.standard_normal(n)
+    if "epsilon" not in loss:
+        y = np.where(y > 0.0, 1.0, -1.0)
+        y[:2] = 1.0, -1.0
     more = {"alpha": 10.0 ** rng.uniform(-4, 0), "fit_intercept": bool(rng.random() < 0.6)}
     if rng.random() < 0.5:
         more["sample_weight"] = 10.0 ** rng.uniform(-2, 0, n) * (rng.random(n) < 0.9) + 1e-3 * (np.arange(n) < 2)
@@ -62,7 +64,7 @@ def test_hinge_problems_of_any_shape_end_at_the_minimum(seed):
     assert abs(result.fun - other.fun) <= 2e-9
 
 
-@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge"])
+@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge", "squared-epsilon-insensitive"])
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))])
 @pytest.mark.usefixtures("kernels_as_python")
 def test_rounded_corners_end_at_the_minimum(seed, loss):

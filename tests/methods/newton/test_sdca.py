@@ -44,7 +44,9 @@ def draws(seed):
 
 
 @pytest.mark.usefixtures("kernels_as_python")
-@pytest.mark.parametrize("loss", ["logistic", "squared", "squared-hinge", "huber", "smoothed-hinge"])
+@pytest.mark.parametrize(
+    "loss", ["logistic", "squared", "squared-hinge", "huber", "smoothed-hinge", "squared-epsilon-insensitive"]
+)
 @pytest.mark.parametrize(
     "more",
     [{}, {"intercept": True, "weighted": True}, {"form": "csr64", "weighted": True}, {"form": "dense", "intercept": True}],

@@ -61,10 +61,10 @@ def measures_within(problem: Problem, w: Vector, bound: float, tol: float) -> Me
 
 
 def count_at_corners(problem: Problem, slopes: Vector) -> int:
-    """Return how many rows have a slope between the least and the largest one of their loss."""
-    corners = loss_of(problem).corners(problem.targets)
-    lowest, highest = (sum(np.asarray(corner[side]) for corner in corners) for side in (0, 1))
-    return int(np.count_nonzero((lowest < slopes) & (slopes < highest)))
+    """Return how many rows have a slope between the least and the largest one of a corner."""
+    (low, high, _), (other_low, other_high, _) = loss_of(problem).corners(problem.targets)
+    at_other = (other_low < slopes) & (slopes < other_high)
+    return int(np.count_nonzero((low < slopes) & (slopes < high) | at_other))
 
 
 def point_of(problem: Problem, slopes: Vector, intercept: float) -> Vector:
