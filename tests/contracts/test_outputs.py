@@ -234,6 +234,7 @@ def test_lbfgs_from_a_diagonal_equals_its_oracle(form, setting):
     assert_template_has_its_shapes(method, problem, w, state)
 
 
+@pytest.mark.compiled
 def test_lbfgs_begins_with_a_diagonal_where_columns_hardly_depend_on_each_other():
     rng = np.random.default_rng(0)
     X, y, method = rng.standard_normal((3000, 60)), rng.integers(0, 3, 3000), MultinomialLBFGS()

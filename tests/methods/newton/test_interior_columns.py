@@ -82,7 +82,7 @@ def test_all_columns_are_taken_where_many_matter():
 def test_auto_takes_them_beyond_3000_columns_and_rows():
     X = sp.random_array((4000, 5000), density=0.002, rng=np.random.default_rng(0), format="csr")
     y = X @ np.where(np.arange(5000) < 5, 3.0, 0.0) + 0.01 * np.random.default_rng(1).standard_normal(4000)
-    alpha = 0.3 * float(np.abs(X.T @ (0.5 * np.sign(y))).max()) / 4000
+    alpha = 0.6 * float(np.abs(X.T @ (0.5 * np.sign(y))).max()) / 4000
     problem = Problem.linear(X, y, loss="quantile", alpha=alpha, l1_ratio=1.0)
     assert choose(problem, 1e-8).method.name == "interior-point"
     assert minimize(problem, tol=1e-8).success

@@ -44,7 +44,6 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     assert state.optimality < 1e-3
 
 
-@pytest.mark.usefixtures("kernels_as_python")
 def test_samples_grow_and_keep_their_pairs():
     problem, method = independent(), LBFGS(first_rows=500)
     order, state = np.random.default_rng(1).permutation(problem.n_components), method.init(problem, np.zeros(problem.dim))

@@ -60,6 +60,7 @@ def test_no_step_is_taken_on_a_face_that_is_far_from_the_right_one():
     assert step.n_products == FIRST_LOOK
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("has_intercept", [False, True])
 def test_columns_that_resemble_each_other_take_fewer_reads_by_conjugate_gradients(form, has_intercept, monkeypatch):
