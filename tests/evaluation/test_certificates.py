@@ -65,9 +65,9 @@ def test_a_start_changes_the_program_and_not_the_minimum(distance, monkeypatch):
 
 def test_a_linear_program_refuses_other_problems():
     for arguments, match in (
-        ({"loss": "logistic"}, "hinge"),
-        ({"alpha": 0.1}, "no quadratic penalty"),
-        ({"constraint": L2Ball(1.0)}, "l1 ball, a box or no constraint"),
+        ({"loss": "logistic"}, "the hinge loss or another one with corners"),
+        ({"alpha": 0.1}, "no penalty but l1"),
+        ({"constraint": L2Ball(1.0)}, "that is a polyhedron"),
     ):
         with pytest.raises(ValueError, match=match):
             reference_optimum(hinge_problem(**arguments))

@@ -26,7 +26,7 @@ def test_a_nonsmooth_loss_with_a_penalty_known_by_its_prox(loss, what):
 
 def test_a_set_without_interior_points_and_the_heavy_ball_that_is_named():
     flat = Polyhedron(np.vstack([np.ones(6), -np.ones(6)]), [0.3, -0.3])
-    problem = Problem.linear(X, NUMBERS, loss="absolute", constraint=flat)
+    problem = Problem.linear(X, NUMBERS, loss="absolute", alpha=0.01, constraint=flat)
     with pytest.raises(ValueError, match=r'ive another set, or name .* slowly: method="hb"') as raised:
         minimize(problem)
     assert "\n" not in str(raised.value)

@@ -35,8 +35,9 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         0 is the l2 penalty, 1 the l1 penalty.
     solver : str or Method
         "auto", or a method's name. A solver that cannot treat the problem is refused with a list of those that can.
-        Nonsmooth losses: "interior-point" (hinge with an elastic net, or on a set), "linear-program" (hinge on an l1 ball
-        or a box), both exact; the projected methods ("adahb", ...) approach the optimum like 1 / sqrt(passes).
+        Nonsmooth losses: "interior-point" (hinge with an elastic net, or on a set), "linear-program" (hinge with an l1
+        penalty, or on a polyhedron), both exact; the projected methods ("adahb", ...) approach the optimum like
+        1 / sqrt(passes).
     step_size : float > 0 or "auto"
     max_iter : float >= 1
         Effective passes over the data.

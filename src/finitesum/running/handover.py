@@ -13,9 +13,9 @@ method whose first digits come soonest, has spent the time of the other one and 
 need more passes than estimators allow, if the other one is not very much more expensive; and where it stalls or diverges,
 if that is not much more expensive. Dual ascent, whose optimality says nothing before the last faces, is late once it has
 spent `LATE` times the forecast of the other one; of rounded corners it is left to end while the rows at them are no more
-than the columns. The new method goes on from the last point, over all rows, and is judged by what it has spent itself: it
-is not changed for being late, which the data are then likely to be the reason of. Counts go on. `Loop` remembers which
-method runs, and with it a checkpoint.
+than the columns. A linear program, which is one step, is left where it ends short of tol. The new method goes on from the
+last point, over all rows, and is judged by what it has spent itself: it is not changed for being late, which the data are
+then likely to be the reason of. Counts go on. `Loop` remembers which method runs, and with it a checkpoint.
 
 Of rows in parts on other machines clocks are watched, too: where parts have become late, a run that waits for all of them
 goes on without a barrier (`finitesum.methods.rounds`).
@@ -68,6 +68,8 @@ def is_changed(
         return False
     other = choice.others[loop.n_changes]
     running = choice if loop.n_changes == 0 else choice.others[loop.n_changes - 1]
+    if getattr(running.method, "is_one_step", False):
+        return reason is not None
     before = counts.passes
     if loop.n_changes > 0:
         passes, hessians = counts.passes - loop.changed_passes, counts.hessians - loop.changed_hessians

@@ -84,8 +84,10 @@ def test_auto_takes_them_beyond_3000_columns_and_rows():
     y = X @ np.where(np.arange(5000) < 5, 3.0, 0.0) + 0.01 * np.random.default_rng(1).standard_normal(4000)
     alpha = 0.6 * float(np.abs(X.T @ (0.5 * np.sign(y))).max()) / 4000
     problem = Problem.linear(X, y, loss="quantile", alpha=alpha, l1_ratio=1.0)
-    assert choose(problem, 1e-8).method.name == "interior-point"
-    assert minimize(problem, tol=1e-8).success
+    assert choose(problem, 1e-8).method.name == "linear-program"  # whose factors are sparse
+    dense = Problem.linear(X.toarray(), y, loss="quantile", alpha=alpha, l1_ratio=1.0)
+    assert choose(dense, 1e-8).method.name == "interior-point"
+    assert minimize(problem, method="interior-point", tol=1e-8).success
     assert choose(sparse_signal(d=4000, n=3500, constraint=L1Ball(1.0), alpha=0.0), 1e-8).method.name != "interior-point"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from finitesum.core.arrays import in_one_line
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods import as_method
-from finitesum.methods.auto.corner_costs import seconds_of
+from finitesum.methods.auto.corner_costs import program_is_faster, seconds_of
 from finitesum.methods.auto.sizes import MATRIX_UP_TO, MOST_BYTES, MOST_NUMBERS
 from finitesum.methods.base import INSTEAD, Alternative, Choice, is_suited
 from finitesum.methods.newton.interior_columns import takes_columns, working_sets_fit
@@ -36,6 +36,14 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
         others = [name for name in known if name != best][: best == "dual-ascent"]
         going_on = tuple(Alternative(as_method(name), seconds[name]) for name in others)
         return Choice(as_method(best), _why(problem, seconds[best]), seconds[best], others=going_on)
+    linear_program = as_method("linear-program")
+    if is_suited(linear_program, problem):
+        if on_planes and not is_suited(exact, problem):
+            return Choice(linear_program, f"{name} on a polyhedron without interior points is a linear program")
+        if order <= MOST_ORDER and program_is_faster(problem, order):
+            reason = f"{name} with this penalty and set is a linear program, of sparse rows"
+            instead = (Alternative(exact, math.inf),) if is_suited(exact, problem) and fits else ()
+            return Choice(linear_program, reason, others=instead)
     if isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         raise ValueError(
             f"{name} has exact methods on the sets of the library but a polyhedron without interior points, got "
@@ -57,7 +65,7 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
     by_steps = by_subgradients(problem, f"{name} is nonsmooth")
     if is_exact and order <= MOST_ORDER and not is_suited(by_steps.method, problem):
         return by_program
-    if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program := as_method("linear-program"), problem):
+    if fits and smaller <= MATRIX_UP_TO and is_suited(linear_program, problem):
         return Choice(linear_program, f"{name} on this set is a linear program in many columns")
     return by_steps
 

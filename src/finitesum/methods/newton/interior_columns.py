@@ -78,6 +78,15 @@ def _at_best_intercept(problem: Problem, x: Vector) -> Vector:
     return np.append(x[:-1], found.x)
 
 
+def largest_slope(problem: Problem) -> float:
+    """Return the largest slope at 0, with about the best intercept, as a part of its threshold: infinite without one."""
+    if not takes_columns(problem, is_asked=True):
+        return np.inf
+    x = np.zeros(problem.dim)
+    x = _at_best_intercept(problem, x) if problem.has_intercept else x
+    return float(_parts(problem, minorant_at(problem, x)[1]).max())
+
+
 def first_columns(problem: Problem, x: Vector, most: int) -> tuple[Indices, float]:
     """Return the columns with coefficients, and those whose slopes are the most of their thresholds; and F."""
     if problem.has_intercept:

@@ -1,19 +1,23 @@
-"""A linear program as a method of one step: the hinge loss on an l1 ball or a box, solved exactly.
+"""A linear program as a method of one step: losses with corners and an l1 penalty, or on a polyhedron, solved exactly.
 
-With weights p_i, scale c, margins m_i = y_i (x_i'w + b + o_i) and slacks xi_i the problem is
+A loss of corners, sum_j max(low_j (u - k_j), high_j (u - k_j)), is the largest sum_j s_j (u - k_j) over low_j <= s_j <=
+high_j. With loads l_ij = p_i s_ij, and rows r_k'w >= c_k and a linear part for what a penalty and a set add
+(`finitesum.methods.newton.interior_sides`), the dual problem of min sum_i p_i loss_i(x_i'w + b + o_i) + sum_j t_j |w_j| is
+::
 
-    min c sum_i p_i xi_i    over    xi_i >= 1 - m_i,    xi_i >= 0,    w in the set
+    max  sum_ij l_ij (o_i - k_ij) + sum_k a_k c_k    over    p_i low_ij <= l_ij <= p_i high_ij,    a_k >= 0,
+    sum_ij l_ij x_i - sum_k a_k r_k = linear part
 
-A pass is one call of HiGHS, its interior point method with crossover [1]: callbacks, checkpoints and limits act before and
-after it alone. It is charged as one pass of component gradients, which says little of its work: some 10 to 50 steps, each
-with a sparse factor of order d. Its dual variables a_i make a lower bound of the minimum
-(`finitesum.evaluation.certificates.dual_minorant`), which proves what was found.
+where the a_k of thresholds are bounded, too. It has an equation for each coefficient, whose multiplier the coefficient is;
+the problem in slacks has one for each row. A pass is one call of HiGHS, its interior point method with crossover [1]:
+callbacks, checkpoints and limits act before and after it alone. It is charged as one pass of component gradients, which
+says little of its work: some 10 to 50 steps, each with sparse factors, where `interior-point` has a dense matrix. The loads
+make a lower bound of the minimum (`finitesum.methods.newton.hinge_rows`), which proves what was found.
 
-`reference_optimum` can begin at a point near the solution. A row whose margin m_i is known to stay on one side of 1 needs
-no variable: it costs 0, or p_i (1 - m_i), which is linear. Most rows are put on their side; the program of the rest lies
-below F everywhere, so that its solution minimises F too once every row is found on the side where it was put. Rows that
-are not get a variable, and the program is solved again. Half a million rows of 54 columns then take seconds in place of
-half an hour.
+`reference_optimum` can begin at a point near the solution. Of a row whose prediction is known to stay on one side of its
+corners the loads are known. They are fixed for most rows; the problem of the rest lies below F everywhere, so that its
+solution minimises F too once every row is found on the side where it was put. Rows that are not are freed, and the program
+is solved again.
 
 References
 ----------
@@ -27,15 +31,20 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from finitesum.core.arrays import Flags, Indices, Vector, in_one_line
-from finitesum.evaluation.certificates import dual_minorant, hinge_scale, lower_bound, minorant_at
-from finitesum.evaluation.row_products import matrix_of_rows
-from finitesum.losses import Hinge
+from finitesum.core.arrays import Flags, Indices, Matrix, Vector, in_one_line
+from finitesum.evaluation.certificates import lower_bound, minorant_around, minorant_at
+from finitesum.evaluation.row_products import matrix_of_rows, predictions
+from finitesum.losses import Cornered, Hinge
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.hinge_rows import hinges_of, minorant_of, n_hinges
+from finitesum.methods.newton.interior_sides import sides_of
 from finitesum.problems.linear import Problem
 
-#: Rows that get a variable at first, when a start is given: this number, or this fraction of all.
+#: Rows that are free at first, when a start is given: this number, or this fraction of all.
 N_NEAR, NEAR_FRACTION = 1000, 0.05
+
+#: The accuracy of HiGHS's equations, of loads that are about 1: the smallest that it takes.
+ACCURACY = 1e-10
 
 
 class Optimum(NamedTuple):
@@ -44,77 +53,115 @@ class Optimum(NamedTuple):
     x: Vector
     value: float  # F(x): never below the minimum, but for rounding
     lower_bound: float  # by the dual variables: never above it
-    multipliers: Vector  # the dual variables, in [0, 1]
+    multipliers: Vector  # (J n,)  the dual variables of each row's J hinges, in [0, 1]
     seconds: float
 
 
-class _Rows(NamedTuple):
-    """The rows as the program has them: m = signed (w, b) + shift."""
+class _Program(NamedTuple):
+    """The dual problem: max gains'v over lowest <= v <= highest, columns v = right; the loads of rows stand first."""
 
-    signed: Any  # sparse (n, d + intercept)
-    shift: Vector
-    costs: Vector  # p_i times the scale of the loss
+    columns: Any  # sparse (k, J n + m), x_i for each corner of each row, and those of the sides
+    right: Vector  # (k,)
+    gains: Vector  # (J n + m,)
+    lowest: Vector
+    highest: Vector
+    places: Matrix  # (J, n)  predictions, without offsets, at the corners: less the gains of the loads
+    kept: Indices  # (k,)  the coordinates that have an equation: those that may move
+    held: Vector  # (dim,)  the others', and 0
 
 
-def _rows(problem: Problem, scale: float) -> _Rows:
+def _corners(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
+    """Return the least and the largest slope and the place of each corner, by row."""
+    loss: Any = problem.loss
+    every = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in loss.corners(problem.targets)]
+    return [(low, high, point) for low, high, point in every if (low < high).any()]
+
+
+def _program(problem: Problem) -> _Program:
+    sides, d, weights = sides_of(problem), problem.rows.n_columns, problem.weights
+    constraint: Any = problem.constraint
     matrix = scipy.sparse.csr_array(matrix_of_rows(problem))
     if problem.has_intercept:
         matrix = scipy.sparse.hstack([matrix, np.ones((problem.n_rows, 1))], format="csr")
-    signed = (scipy.sparse.diags_array(problem.targets) @ matrix).tocsr()
-    return _Rows(signed, problem.targets * problem.offsets, scale * problem.weights)
+    matrix.resize(problem.n_rows, sides.linear.size)  # bounds of absolute values, on an l1 ball, stand behind
+    held = np.zeros(problem.dim)
+    held[:d][~sides.free[:d]] = constraint.intervals(d)[0][~sides.free[:d]]
+    corners = _corners(problem)
+    places = np.stack([point - problem.offsets for *_, point in corners]) - predictions(problem, held)
+    limits, total, m = sides.limits, sides.total, int(sides.total.size > 0)
+    most = np.where(sides.is_soft, sides.costs, np.inf)
+    columns = [*[matrix.T] * len(corners), -sides.rows.T, *[scipy.sparse.csc_array(-total[:, None])] * m]
+    kept = np.flatnonzero(sides.free)
+    return _Program(
+        scipy.sparse.csc_array(scipy.sparse.hstack(columns, format="csr")[kept]),
+        sides.linear[kept],
+        np.concatenate([-places.reshape(-1), limits, [constraint.total] if m else []]),
+        np.concatenate([*(weights * low for low, *_ in corners), np.zeros(limits.size), np.full(m, -np.inf)]),
+        np.concatenate([*(weights * high for _, high, _ in corners), most, np.full(m, np.inf)]),
+        places,
+        kept,
+        held,
+    )
 
 
-def _solve(problem: Problem, rows: _Rows, loose: Flags, pressed: Flags, limit: float | None) -> tuple[Vector, Vector]:
-    """Return the solution where only loose rows have a variable, and all dual variables."""
+def _solve(program: _Program, loads: Vector, is_fixed: Flags, limit: float | None) -> tuple[Vector, Vector]:
+    """Return the solution where some loads are fixed, and all loads."""
     from scipy.optimize import linprog
 
     if limit is not None and limit <= 0.0:
         raise RuntimeError("HiGHS found no optimum: the time limit was over before it began.")
-    d, n = problem.rows.n_columns, int(loose.sum())
-    signed, pull = rows.signed[loose], -(rows.signed[pressed].T @ rows.costs[pressed])
-    ball: Any = problem.constraint if problem.constraint.boundary == "l1-norm" else None
-    lower, upper = problem.constraint.intervals(d)
-    if ball is not None:  # w = p - q with p, q >= 0
-        lower, upper = np.zeros(2 * d), np.full(2 * d, np.inf)
-        signed = scipy.sparse.hstack([signed[:, :d], -signed[:, :d], signed[:, d:]], format="csr")
-        pull = np.concatenate([pull[:d], -pull[:d], pull[d:]])
-    free = np.full(problem.rows.intercept, np.inf)
-    bounds = np.concatenate([lower, -free, np.zeros(n)]), np.concatenate([upper, free, np.full(n, np.inf)])
-    program = -scipy.sparse.hstack([signed, scipy.sparse.eye_array(n)], format="csr")
-    right = rows.shift[loose] - 1.0
-    if ball is not None:
-        sizes = np.ones(d) if ball.weights is None else ball.weights
-        norm = np.concatenate([sizes, sizes, np.zeros(program.shape[1] - 2 * d)])
-        program = scipy.sparse.vstack([program, scipy.sparse.csr_array(norm[None, :])], format="csr")
-        right = np.append(right, ball.radius)
-    costs, options = np.concatenate([pull, rows.costs[loose]]), {} if limit is None else {"time_limit": limit}
-    found = linprog(costs, program, right, bounds=np.stack(bounds, axis=1), method="highs-ipm", options=options)
+    free = np.ones(program.gains.size, dtype=bool)
+    free[: loads.size] = ~is_fixed
+    unit = float(np.abs(program.highest[: loads.size] - program.lowest[: loads.size]).mean())  # loads are about 1 in it
+    right = program.right - program.columns[:, : loads.size] @ np.where(is_fixed, loads, 0.0)
+    options: dict[str, Any] = {"primal_feasibility_tolerance": ACCURACY, "dual_feasibility_tolerance": ACCURACY}
+    if limit is not None:
+        options["time_limit"] = limit
+    bounds = np.stack([program.lowest[free], program.highest[free]], axis=1) / unit
+    columns, gains = program.columns[:, free], program.gains[free]
+    found = linprog(-gains, A_eq=columns, b_eq=right / unit, bounds=bounds, method="highs-ipm", options=options)
     if found.x is None or found.status != 0:
         raise RuntimeError(f"HiGHS found no optimum: {found.message} Where columns of X are large or small, scale them.")
-    x = found.x[: found.x.size - n]
-    if ball is not None:
-        x = np.concatenate([x[:d] - x[d : 2 * d], x[2 * d :]])
-    multipliers = pressed.astype(np.float64)
-    costs = rows.costs[loose]
-    forces = np.divide(-found.ineqlin.marginals[:n], costs, out=np.zeros(n), where=costs > 0.0)
-    multipliers[loose] = np.clip(forces, 0.0, 1.0)
-    return np.ascontiguousarray(x), multipliers
+    loads, n_free = loads.copy(), int(np.count_nonzero(~is_fixed))
+    loads[~is_fixed] = unit * found.x[:n_free]
+    w, dim = program.held.copy(), program.held.size
+    w[program.kept[program.kept < dim]] = found.eqlin.marginals[program.kept < dim]
+    return w, np.clip(loads, program.lowest[: loads.size], program.highest[: loads.size])
 
 
-def _first_sides(problem: Problem, rows: _Rows, start: Any) -> tuple[Flags, Flags]:
-    """Return which rows get a variable at first, and which are put on the side where they cost."""
+def _first_loads(problem: Problem, program: _Program, start: Any) -> tuple[Vector, Flags]:
+    """Return the loads that rows have at a start, and which are fixed at first."""
+    loads = np.zeros(program.places.size)
     if start is None or not problem.constraint.is_bounded or problem.has_intercept:
-        return np.ones(problem.n_rows, dtype=bool), np.zeros(problem.n_rows, dtype=bool)
-    slack = 1.0 - rows.signed @ np.asarray(start, dtype=np.float64) - rows.shift
+        return loads, np.zeros(loads.size, dtype=bool)
+    excess = predictions(problem, np.asarray(start, dtype=np.float64)) - program.places
+    distance = np.abs(excess).min(axis=0)
     n_near = min(problem.n_rows, max(N_NEAR, int(NEAR_FRACTION * problem.n_rows)))
-    loose = np.abs(slack) <= np.partition(np.abs(slack), n_near - 1)[n_near - 1]
-    return loose, (slack > 0.0) & ~loose
+    is_near = distance <= np.partition(distance, n_near - 1)[n_near - 1]
+    loads = np.where(excess.reshape(-1) > 0.0, program.highest[: loads.size], program.lowest[: loads.size])
+    return loads, np.tile(~is_near, len(program.places))
+
+
+def _multipliers(problem: Problem, loads: Vector) -> Vector:
+    """Return loads of corners as multipliers in [0, 1] of the hinges that losses are made of."""
+    hinges, by_corner = hinges_of(problem), loads.reshape(-1, problem.n_rows)
+    if isinstance(problem.loss, Hinge):
+        parts = [np.abs(by_corner[0])]
+    else:
+        parts = [
+            np.maximum(sign * of_corner, 0.0)
+            for (low, high, _), of_corner in zip(_corners(problem), by_corner, strict=True)
+            for slopes, sign in ((low, -1.0), (high, 1.0))
+            if slopes.any()
+        ]
+    costs = hinges.costs
+    return np.clip(np.divide(parts, costs, out=np.zeros(costs.shape), where=costs > 0.0), 0.0, 1.0).reshape(-1)
 
 
 def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float | None = None) -> Optimum:
-    """Return the minimum of a hinge loss on an l1 ball or a box, by an exact linear program.
+    """Return the minimum of a loss with corners and an l1 penalty, or on a polyhedron, by an exact linear program.
 
-    min sum_i p_i max(0, 1 - y_i (x_i'w + b + o_i))   over w in the set
+    min sum_i p_i loss_i(x_i'w + b + o_i) + sum_j t_j |w_j|   over w in the set
 
     by HiGHS's interior point method with crossover, in at most `time_limit` seconds; a RuntimeError where it finds none.
     Value and lower bound are recomputed from its solution and its dual variables, so that their difference is a proof. A
@@ -129,42 +176,38 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
     (array([0.5]), 0.75, 0.75)
     """
     begin = time.perf_counter()
-    rows = _rows(problem, hinge_scale(problem))
-    if problem.term.has_penalty:
-        raise ValueError(f"a linear program has no quadratic penalty, but the problem has {in_one_line(problem.penalty)}.")
-    if problem.constraint.boundary not in ("nothing", "signs", "bounds", "l1-norm"):
-        raise ValueError(
-            f"a linear program needs an l1 ball, a box or no constraint, got {in_one_line(problem.constraint)}."
-        )
-    loose, pressed = _first_sides(problem, rows, start)
+    if refusal := LinearProgram.refusal(problem):
+        raise ValueError(refusal)
+    program = _program(problem)
+    loads, is_fixed = _first_loads(problem, program, start)
     while True:
         limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
-        x, multipliers = _solve(problem, rows, loose, pressed, limit)
-        slack = 1.0 - rows.signed @ x - rows.shift
-        wrong = ~loose & np.where(pressed, slack < 0.0, slack > 0.0)
+        x, loads = _solve(program, loads, is_fixed, limit)
+        excess = predictions(problem, x) - predictions(problem, program.held) - program.places
+        above = loads >= program.highest[: loads.size]
+        wrong = is_fixed & np.where(above, excess.reshape(-1) < 0.0, excess.reshape(-1) > 0.0)
         if not wrong.any():
             break
-        loose |= wrong
-        pressed &= ~loose
-    d = problem.rows.n_columns
+        is_fixed &= ~wrong
+    d, multipliers = problem.rows.n_columns, _multipliers(problem, loads)
     x[:d] = problem.constraint.project(x[:d])
-    value, _ = minorant_at(problem, x)
-    bound = lower_bound(problem, dual_minorant(problem, multipliers, x))
+    value = minorant_at(problem, x)[0] + problem.term.value(x)
+    bound = lower_bound(problem, minorant_around(problem, x, *minorant_of(problem, multipliers)))
     return Optimum(x, value, bound, multipliers, time.perf_counter() - begin)
 
 
 class ProgramState(NamedTuple):
     x: Vector
-    multipliers: Vector  # (n,)  dual variables
+    multipliers: Vector  # (J n,)  dual variables
     n_gradients: int
     n_hessians: int
 
 
 @dataclass(frozen=True)
 class LinearProgram(SumMethod):
-    """The exact minimiser of the hinge loss on an l1 ball or a box, by one call of HiGHS.
+    """The exact minimiser of a loss with corners and an l1 penalty, or on a polyhedron, by one call of HiGHS.
 
-    min c sum_i p_i xi_i   over   xi_i >= 1 - y_i (x_i'w + b + o_i),   xi_i >= 0,   w in the set
+    min sum_i p_i loss_i(x_i'w + b + o_i) + sum_j t_j |w_j|   over w in the set
 
     Examples
     --------
@@ -176,24 +219,26 @@ class LinearProgram(SumMethod):
     (True, array([0.5]))
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint", "l1", "weights"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 1
+    is_one_step: ClassVar[bool] = True
 
     @staticmethod
     def refusal(problem: Problem) -> str:
         """Return what is missing where the problem is no linear program."""
-        is_polyhedral = problem.constraint.boundary in ("bounds", "l1-norm")
-        if isinstance(problem.loss, Hinge) and is_polyhedral and not problem.term.has_penalty:
+        term = problem.term
+        is_linear = term.is_elastic_net and term.largest_quadratic == 0.0 and problem.n_outputs == 1
+        if isinstance(problem.loss, Cornered) and is_linear and term.constraint.boundary not in ("", "l2-norm"):
             return ""
         return (
-            f"linear-program needs the hinge loss on an l1 ball or a box, and no penalty, got {problem.loss!r} with "
-            f"{in_one_line(problem.penalty)} on {in_one_line(problem.constraint)}. Set alpha = 0 and the constraint, or "
-            "choose another method."
+            "linear-program needs the hinge loss or another one with corners, no penalty but l1, and a set of the library "
+            f"that is a polyhedron, got {problem.loss!r} with {in_one_line(problem.penalty)} on "
+            f"{in_one_line(problem.constraint)}. Set l1_ratio = 1 or alpha = 0, or choose another method."
         )
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> ProgramState:
-        return ProgramState(x0.copy(), np.zeros(problem.n_rows), 0, 0)
+        return ProgramState(x0.copy(), np.zeros(n_hinges(problem) * problem.n_rows), 0, 0)
 
     def run_pass(self, problem: Problem, state: ProgramState, order: Indices) -> ProgramState:
         try:
@@ -208,4 +253,4 @@ class LinearProgram(SumMethod):
 
     def bound(self, problem: Problem, state: ProgramState) -> float:
         """Return the bound of the minimum that the dual variables make."""
-        return lower_bound(problem, dual_minorant(problem, state.multipliers, state.x))
+        return lower_bound(problem, minorant_around(problem, state.x, *minorant_of(problem, state.multipliers)))
