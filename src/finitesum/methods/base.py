@@ -78,6 +78,7 @@ class Method(Protocol):
     `blas_threads(problem)`, the threads of the linear algebra library that suffice (None: those there are; left out: 1 for
     sparse rows and few numbers),
     `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "",
+    `is_one_step`, of a method whose first pass is all that it can do,
     `remark(problem, state)`, what the result's message says of the run, in a sentence, or "", and
     `template(problem, first, state)`, of a method whose arrays change their shapes: a state of the shapes that `state`,
     read from a checkpoint, must have; left out, they are those of the `first` one, which `init` returns.

@@ -12,6 +12,7 @@ from finitesum.methods.newton import linear_program
 from finitesum.methods.newton.linear_program import LinearProgram, reference_optimum
 
 N, D = 90, 7
+SIZES = 10.0 ** np.array([-14.0, -10.0, -7.0, 0.0, 4.0, 8.0, 12.0])
 LOSSES = {"hinge": Hinge(2.5), "absolute": "absolute", "quantile": Quantile(0.8), "tube": EpsilonInsensitive(0.3)}
 TERMS = {
     "nothing": {},
@@ -112,7 +113,45 @@ def test_a_program_that_ends_short_of_tol_is_left_for_interior_points(monkeypatc
     result = minimize(problem, tol=1e-10)
     assert result.success
     assert "interior-point has gone on" in result.message
+    calls = list[int]()
+    monkeypatch.setattr(linear_program, "_solve", lambda *given: calls.append(1) or inexact(*given))
     assert not minimize(problem, method="linear-program", tol=1e-10).success
+    assert len(calls) == 1
+
+
+def test_interior_points_go_on_with_a_warning_where_highs_finds_nothing(monkeypatch):
+    def fails(*_given):
+        raise RuntimeError("HiGHS found no optimum: it is ill.")
+
+    monkeypatch.setattr(linear_program, "_solve", fails)
+    problem = one_hot(600, 600, alpha=1e-3, l1_ratio=1.0)
+    with pytest.warns(RuntimeWarning, match=r"^HiGHS found no optimum: it is ill\. Scale the targets"):
+        result = minimize(problem, tol=1e-8)
+    assert result.success
+    assert "interior-point has gone on" in result.message
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        ({}, {}),
+        (TERMS["orthant"], TERMS["orthant"]),
+        (TERMS["l1"], {**TERMS["l1"], "penalty_weights": SIZES}),
+        ({"constraint": L1Ball(0.5)}, {"constraint": L1Ball(0.5, weights=SIZES)}),
+        ({"constraint": Box(-0.1, 0.3)}, {"constraint": Box(-0.1 / SIZES, 0.3 / SIZES)}),
+    ],
+    ids=["nothing", "orthant", "l1", "l1 ball", "box"],
+)
+def test_columns_of_any_size_are_in_the_equations(terms):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)
+    y, values = X @ np.ones(D) + rng.standard_normal(N), []
+    for size, term in zip((np.ones(D), SIZES), terms, strict=True):
+        problem = Problem.linear(sp.csr_array(X * size), y, loss="absolute", **term)
+        result = minimize(problem, method="linear-program", tol=1e-9)
+        assert result.success, result.message
+        values.append(result.fun)
+    assert values[0] == pytest.approx(values[1], abs=1e-9)
 
 
 def test_quantiles_on_sparse_rows_are_scikit_learn_s():

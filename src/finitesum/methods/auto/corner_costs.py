@@ -39,8 +39,8 @@ SEMISMOOTH_CALLS, SEMISMOOTH_FIRST, FIRST_ROWS = 8e6, 2000.0, 20_000
 #: and by the cube of their order; and how many times as long these must take. Fitted to 58 draws of sparse rows.
 OF_ENTRY, CALLS_OF_SETS, OF_CUBE, PROGRAM_MARGIN = 5e3, 5e7, 1.1, 1.5
 
-#: Entries of a row, on average, up to which factors of rows and columns stay sparse, and the largest slope at 0, by its
-#: threshold, up to which few coefficients leave 0.
+#: Entries of a row, on average, up to which factors of rows and columns stay sparse, and the largest slope at 0, divided
+#: by its threshold, up to which few coefficients leave 0.
 FEW_ENTRIES, NEAR_ZERO = 6.0, 20.0
 
 #: Logarithms of the coupling beyond which it counts more, and the height up to which it does.

@@ -46,9 +46,9 @@ def for_corners(problem: Problem, tol: float, begun: str = "") -> Choice:
             return Choice(linear_program, reason, others=instead)
     if isinstance(problem.loss, Cornered) and not is_suited(exact, problem) and (on_planes or not is_hinge):
         raise ValueError(
-            f"{name} has exact methods on the sets of the library but a polyhedron without interior points, got "
-            f"{in_one_line(term.constraint)}. Give another set, or name a method that approaches the minimum slowly: "
-            'method="hb".'
+            f"{name} has exact methods on the sets of the library, on a polyhedron without interior points for rows in "
+            f"memory without an l2 penalty alone, got {in_one_line(term.constraint)} with {in_one_line(term.penalty)}. Set "
+            'alpha = 0, give another set, or name a method that approaches the minimum slowly: method="hb".'
         )
     kind = "quadratic" if term.ridge > 0.0 or term.constraint.boundary == "l2-norm" else "linear"
     by_program = Choice(exact, f"{name} with this penalty and set is a {kind} program")

@@ -32,9 +32,10 @@ s_i: a corner, or an interval between two. The parts of a round:
    Unless passes ended the round, rows whose slope is within an interval by more than any violates there rest in the next
    one from the start.
 
-A rounded corner (the squared and the smoothed hinge) costs p_i width/2 s_i^2 more: it has the slope s_i at k_i + width s_i,
-visits divide by q_i + width, and a face has width/p_i on its diagonal. Such losses are smooth: a round ends with the
-gradient's norm, and needs no w made of the slopes unless tol is near rounding errors.
+A rounded corner (of the squared and the smoothed hinge, and the squared epsilon-insensitive loss) costs p_i width/2 s_i^2
+more: it has the slope s_i at k_i + width s_i, visits divide by q_i + width, and a face has width/p_i on its diagonal. Such
+losses are smooth: a round ends with the gradient's norm, and needs no w made of the slopes unless tol is near rounding
+errors.
 
 A pass is the sweeps before a face, or its products, as long as these read no more than all rows do, or the end of a round;
 on small data all of them, for a pass costs calls.

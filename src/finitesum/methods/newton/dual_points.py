@@ -90,7 +90,7 @@ def solved_at_corners(
     found within their intervals, or it takes more products than `most_work` or too much memory, nothing changes, and the
     slopes that are returned are those that were given.
     """
-    corners = _corners_in_place(problem)
+    corners = corners_in_place(problem)
     used = problem.weights > 0.0
     inside = [np.flatnonzero((low < slopes) & (slopes < high) & used) for low, high, _ in corners]
     face = np.concatenate(inside)
@@ -144,7 +144,7 @@ def _best_shift(problem: Problem, u: Vector) -> float:
     """Return the number that, added to all predictions, leaves the least loss."""
     if not isinstance(problem.loss, Cornered):
         return _smooth_shift(problem, u)
-    corners = _corners_in_place(problem)
+    corners = corners_in_place(problem)
     wanted = np.concatenate([point - u for _, _, point in corners])  # where a corner is met
     jumps = np.concatenate([problem.weights * (high - low) for low, high, _ in corners])
     order, at_first = np.argsort(wanted), -float(sum(problem.weights @ low for low, _, _ in corners))
@@ -171,8 +171,8 @@ def _smooth_shift(problem: Problem, u: Vector) -> float:
     return shift
 
 
-def _corners_in_place(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
-    """Return slopes before and behind each corner of the loss, and where it is, by row."""
+def corners_in_place(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
+    """Return the least and the largest slope of each corner of the loss, and where it is, by row."""
     every = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in loss_of(problem).corners(problem.targets)]
     return [(low, high, point) for low, high, point in every if np.any(low < high)]
 
@@ -194,7 +194,7 @@ def with_best_factor(problem: Problem, w: Vector, u: Vector) -> tuple[Vector, Ve
         last, step = t, 4.0 * step
     low, high = min(last, t), max(last, t)
     bends, jumps = [low], [0.0]
-    for at_low, at_high, point in _corners_in_place(problem):  # where rows meet corners between, and F's slope jumps
+    for at_low, at_high, point in corners_in_place(problem):  # where rows meet corners between, and F's slope jumps
         with np.errstate(all="ignore"):
             meets = (point - rest) / moves
         inside = np.flatnonzero((low < meets) & (meets < high))

@@ -79,7 +79,7 @@ def _at_best_intercept(problem: Problem, x: Vector) -> Vector:
 
 
 def largest_slope(problem: Problem) -> float:
-    """Return the largest slope at 0, with about the best intercept, as a part of its threshold: infinite without one."""
+    """Return the largest slope at 0, with about the best intercept, divided by its threshold: infinite without one."""
     if not takes_columns(problem, is_asked=True):
         return np.inf
     x = np.zeros(problem.dim)

@@ -25,6 +25,7 @@ References
 """
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,6 +37,7 @@ from finitesum.evaluation.certificates import lower_bound, minorant_around, mino
 from finitesum.evaluation.row_products import matrix_of_rows, predictions
 from finitesum.losses import Cornered, Hinge
 from finitesum.methods.base import SumMethod
+from finitesum.methods.newton.dual_points import corners_in_place
 from finitesum.methods.newton.hinge_rows import hinges_of, minorant_of, n_hinges
 from finitesum.methods.newton.interior_sides import sides_of
 from finitesum.problems.linear import Problem
@@ -67,14 +69,8 @@ class _Program(NamedTuple):
     highest: Vector
     places: Matrix  # (J, n)  predictions, without offsets, at the corners: less the gains of the loads
     kept: Indices  # (k,)  the coordinates that have an equation: those that may move
+    units: Vector  # (k,)  what their equations are multiplied by
     held: Vector  # (dim,)  the others', and 0
-
-
-def _corners(problem: Problem) -> list[tuple[Vector, Vector, Vector]]:
-    """Return the least and the largest slope and the place of each corner, by row."""
-    loss: Any = problem.loss
-    every = [np.broadcast_arrays(*corner, problem.targets)[:3] for corner in loss.corners(problem.targets)]
-    return [(low, high, point) for low, high, point in every if (low < high).any()]
 
 
 def _program(problem: Problem) -> _Program:
@@ -86,20 +82,34 @@ def _program(problem: Problem) -> _Program:
     matrix.resize(problem.n_rows, sides.linear.size)  # bounds of absolute values, on an l1 ball, stand behind
     held = np.zeros(problem.dim)
     held[:d][~sides.free[:d]] = constraint.intervals(d)[0][~sides.free[:d]]
-    corners = _corners(problem)
+    corners = corners_in_place(problem)
     places = np.stack([point - problem.offsets for *_, point in corners]) - predictions(problem, held)
-    limits, total, m = sides.limits, sides.total, int(sides.total.size > 0)
-    most = np.where(sides.is_soft, sides.costs, np.inf)
-    columns = [*[matrix.T] * len(corners), -sides.rows.T, *[scipy.sparse.csc_array(-total[:, None])] * m]
-    kept = np.flatnonzero(sides.free)
+    kept, units, beside = np.flatnonzero(sides.free), np.ones(sides.linear.size), sides.rows
+    units[:d], units[problem.dim :] = (
+        sides.units,
+        sides.units[: units.size - problem.dim],
+    )  # and of bounds of absolute values
+    gains, most = sides.limits, np.where(sides.is_soft, sides.costs, np.inf)
+    least = np.zeros(most.size)
+    if sides.total.size:
+        beside = scipy.sparse.vstack([beside, sides.total[None, :]])
+        gains, least, most = np.append(gains, constraint.total), np.append(least, -np.inf), np.append(most, np.inf)
+    beside = beside @ scipy.sparse.diags_array(units)
+    sizes = np.maximum(abs(beside).max(axis=1).toarray().reshape(-1), np.finfo(np.float64).tiny)  # of multipliers
+    columns = scipy.sparse.hstack(
+        [(matrix @ scipy.sparse.diags_array(units)).T] * len(corners)
+        + [-(scipy.sparse.diags_array(1.0 / sizes) @ beside).T],
+        format="csr",
+    )
     return _Program(
-        scipy.sparse.csc_array(scipy.sparse.hstack(columns, format="csr")[kept]),
-        sides.linear[kept],
-        np.concatenate([-places.reshape(-1), limits, [constraint.total] if m else []]),
-        np.concatenate([*(weights * low for low, *_ in corners), np.zeros(limits.size), np.full(m, -np.inf)]),
-        np.concatenate([*(weights * high for _, high, _ in corners), most, np.full(m, np.inf)]),
+        scipy.sparse.csc_array(columns[kept]),
+        (units * sides.linear)[kept],
+        np.concatenate([-places.reshape(-1), gains / sizes]),
+        np.concatenate([*(weights * low for low, *_ in corners), least * sizes]),
+        np.concatenate([*(weights * high for _, high, _ in corners), most * sizes]),
         places,
         kept,
+        units[kept],
         held,
     )
 
@@ -121,11 +131,11 @@ def _solve(program: _Program, loads: Vector, is_fixed: Flags, limit: float | Non
     columns, gains = program.columns[:, free], program.gains[free]
     found = linprog(-gains, A_eq=columns, b_eq=right / unit, bounds=bounds, method="highs-ipm", options=options)
     if found.x is None or found.status != 0:
-        raise RuntimeError(f"HiGHS found no optimum: {found.message} Where columns of X are large or small, scale them.")
+        raise RuntimeError(f"HiGHS found no optimum: {found.message}")
     loads, n_free = loads.copy(), int(np.count_nonzero(~is_fixed))
     loads[~is_fixed] = unit * found.x[:n_free]
     w, dim = program.held.copy(), program.held.size
-    w[program.kept[program.kept < dim]] = found.eqlin.marginals[program.kept < dim]
+    w[program.kept[program.kept < dim]] = (program.units * found.eqlin.marginals)[program.kept < dim]
     return w, np.clip(loads, program.lowest[: loads.size], program.highest[: loads.size])
 
 
@@ -150,7 +160,7 @@ def _multipliers(problem: Problem, loads: Vector) -> Vector:
     else:
         parts = [
             np.maximum(sign * of_corner, 0.0)
-            for (low, high, _), of_corner in zip(_corners(problem), by_corner, strict=True)
+            for (low, high, _), of_corner in zip(corners_in_place(problem), by_corner, strict=True)
             for slopes, sign in ((low, -1.0), (high, 1.0))
             if slopes.any()
         ]
@@ -241,11 +251,15 @@ class LinearProgram(SumMethod):
         return ProgramState(x0.copy(), np.zeros(n_hinges(problem) * problem.n_rows), 0, 0)
 
     def run_pass(self, problem: Problem, state: ProgramState, order: Indices) -> ProgramState:
+        state = state._replace(n_gradients=state.n_gradients + problem.n_components)
+        if state.n_gradients > problem.n_components:  # nothing is found a second time
+            return state
         try:
             found = reference_optimum(problem)
         except RuntimeError as error:
-            raise ValueError(f"{error} Scale the columns of X, or choose another method.") from error
-        return ProgramState(found.x, found.multipliers, state.n_gradients + problem.n_components, state.n_hessians)
+            warnings.warn(f"{error} Scale the targets, or choose another method.", RuntimeWarning, stacklevel=2)
+            return state
+        return state._replace(x=found.x, multipliers=found.multipliers)
 
     def estimate(self, problem: Problem, state: ProgramState) -> float:
         """Return infinity before the step, then 0: what was found is to be checked."""
