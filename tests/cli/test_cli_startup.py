@@ -53,4 +53,4 @@ def test_a_shell_completes_names():
 
     assert complete(begun="com") == ["compare"]
     assert complete("fit", "--solver", begun="sa") == ["sag", "saga", "sarah"]
-    assert complete("fit", "--loss", begun="squ") == ["squared", "squared-hinge"]
+    assert complete("fit", "--loss", begun="squ") == ["squared", "squared-epsilon-insensitive", "squared-hinge"]

@@ -244,8 +244,8 @@ def test_an_option_that_is_no_number_is_named(options):
         minimize(problem, method="lazy-newton", options=options)
 
 
-#: Methods whose step size, or whose solver, says at once that columns are too large.
-REFUSE_HUGE = ("fg", "afg", "iag", "linear-program")
+#: Methods whose step size says at once that columns are too large.
+REFUSE_HUGE = ("fg", "afg", "iag")
 
 #: Beyond what can be squared: kinds of problem that between them every method treats.
 KINDS = {

@@ -334,7 +334,10 @@ def test_a_stop_short_of_convergence_is_warned_of_with_both_values():
         (LogisticRegression(solver=Newton(), step_size=1.0), "step_size goes with a solver's name"),
         (LinearSVC(loss="logistic"), 'loss must be "squared-hinge" or "hinge"'),
         (LinearSVC(loss="hinge", solver="interior-point", step_size=1.0), "interior-point has no step size"),
-        (LinearSVC(loss="hinge", l1_ratio=1.0, solver="adahb"), "solver must be one of auto, interior-point for Hinge"),
+        (
+            LinearSVC(loss="hinge", l1_ratio=1.0, solver="adahb"),
+            "solver must be one of auto, interior-point, linear-program for Hinge",
+        ),
         (LinearClassifier(loss="squared"), "loss must be one for classification"),
         (LinearRegressor(loss="hinge"), "loss must be one for regression"),
         (HuberRegressor(epsilon=-1.0), "epsilon must be > 0"),
