@@ -234,16 +234,6 @@ def test_lbfgs_from_a_diagonal_equals_its_oracle(form, setting):
     assert_template_has_its_shapes(method, problem, w, state)
 
 
-@pytest.mark.compiled
-def test_lbfgs_begins_with_a_diagonal_where_columns_hardly_depend_on_each_other():
-    rng = np.random.default_rng(0)
-    X, y, method = rng.standard_normal((3000, 60)), rng.integers(0, 3, 3000), MultinomialLBFGS()
-    for rows, vectors in ((X, [0] * 20 + [60] * 4), (X[:, :2] @ rng.standard_normal((2, 60)) + 0.1 * X, [60] * 24)):
-        problem = Problem.linear(rows, y, loss="multinomial", alpha=1e-6)
-        states = run(method, problem, np.zeros(problem.dim), [np.arange(1)] * 24)
-        assert [state.kronecker.of_columns.shape[1] for state in states] == vectors
-
-
 @pytest.mark.parametrize("setting", [{}, {"intercept": True}, {"loss": "squared", "intercept": True}], ids=ident)
 def test_lbfgs_from_factors_of_low_rank_equals_its_oracle(setting, monkeypatch):
     monkeypatch.setattr("finitesum.methods.newton.multinomial_lbfgs.rank_that_pays", lambda problem: 9)

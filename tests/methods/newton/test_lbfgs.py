@@ -9,6 +9,7 @@ from finitesum import LogisticRegression, Problem, minimize
 from finitesum.methods import forecasts
 from finitesum.methods.auto import choose
 from finitesum.methods.newton.lbfgs import LBFGS, memory_of
+from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 
 
 def independent(n=6000, d=120, seed=0, **more):
@@ -110,3 +111,15 @@ def test_the_diagonal_follows_curvatures_of_another_size():
         made.add(state.curvature)
     assert len(made - {0.0}) > 1
     assert state.optimality < 1e-6
+
+
+def test_several_classes_begin_with_a_diagonal_where_columns_hardly_depend_on_each_other():
+    rng = np.random.default_rng(0)
+    X, y, method = rng.standard_normal((3000, 60)), rng.integers(0, 3, 3000), MultinomialLBFGS()
+    for rows, vectors in ((X, [0] * 20 + [60] * 4), (X[:, :2] @ rng.standard_normal((2, 60)) + 0.1 * X, [60] * 24)):
+        problem, found = Problem.linear(rows, y, loss="multinomial", alpha=1e-6), list[int]()
+        state = method.init(problem, np.zeros(problem.dim))
+        for _ in vectors:
+            state = method.run_pass(problem, state, np.arange(1))
+            found.append(state.kronecker.of_columns.shape[1])
+        assert found == vectors

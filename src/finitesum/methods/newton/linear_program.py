@@ -85,10 +85,8 @@ def _program(problem: Problem) -> _Program:
     corners = corners_in_place(problem)
     places = np.stack([point - problem.offsets for *_, point in corners]) - predictions(problem, held)
     kept, units, beside = np.flatnonzero(sides.free), np.ones(sides.linear.size), sides.rows
-    units[:d], units[problem.dim :] = (
-        sides.units,
-        sides.units[: units.size - problem.dim],
-    )  # and of bounds of absolute values
+    units[:d] = sides.units
+    units[problem.dim :] = sides.units[: units.size - problem.dim]  # of bounds of absolute values
     gains, most = sides.limits, np.where(sides.is_soft, sides.costs, np.inf)
     least = np.zeros(most.size)
     if sides.total.size:
@@ -194,8 +192,9 @@ def reference_optimum(problem: Problem, *, start: Any = None, time_limit: float 
         limit = None if time_limit is None else time_limit - (time.perf_counter() - begin)
         x, loads = _solve(program, loads, is_fixed, limit)
         excess = predictions(problem, x) - predictions(problem, program.held) - program.places
-        above = loads >= program.highest[: loads.size]
-        wrong = is_fixed & np.where(above, excess.reshape(-1) < 0.0, excess.reshape(-1) > 0.0)
+        lowest, highest = program.lowest[: loads.size], program.highest[: loads.size]
+        wrong = np.where(loads >= highest, excess.reshape(-1) < 0.0, excess.reshape(-1) > 0.0)
+        wrong &= is_fixed & (lowest < highest)  # rows of weight 0 have no side
         if not wrong.any():
             break
         is_fixed &= ~wrong
