@@ -2,9 +2,10 @@
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
 Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with few rows
-(`finitesum.running.few_rows_paths`), and with several classes (`finitesum.running.class_paths`). Which of
-these it is depends on the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all rows
-begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
+(`finitesum.running.few_rows_paths`), with several classes (`finitesum.running.class_paths`), and what is left with two
+(`finitesum.running.rough_paths`): on many sparse columns, or with few rows for each column. Which of these it is depends on
+the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all rows begins at the mean of the
+folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
 """
 
 from copy import copy
@@ -30,6 +31,7 @@ from finitesum.methods.newton.lbfgs import LBFGS
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
 from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.methods.newton.newton import Newton
+from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
@@ -37,6 +39,7 @@ from finitesum.problems.penalties import ElasticNet
 from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
 from finitesum.running.driver import Result, as_seed
 from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
+from finitesum.running.rough_paths import solve_roughly
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import ACCURACY, Family, Together, solve_together
 
@@ -89,6 +92,7 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
             return _few_rows(estimator, problem, data, folds, Cs)
         if may_be_together(choice.method, problem) and (problem.is_smooth or not problem.is_constrained):
             return _together(estimator, problem, data, folds, Cs)
+    is_rough = is_free and isinstance(choice.method, LazyNewton | Newton | LBFGS | NewtonCG)
     is_free = is_free and isinstance(choice.method, MultinomialLBFGS | MultinomialNewton | Newton)
     is_free = is_free and problem.is_smooth and problem.n_outputs > 1
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
@@ -98,7 +102,8 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     elif is_free and isinstance(choice.method, MultinomialLBFGS) and has_products(problem):
         paths = _of_classes_roughly(estimator, problem, data, folds, Cs)
     if paths is None:
-        paths = map_tasks(lambda fold: _alone(estimator, data, fold, Cs), folds, estimator.n_threads)
+        by_itself = _roughly if is_rough else _alone
+        paths = map_tasks(lambda fold: by_itself(estimator, data, fold, Cs), folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
 
 
@@ -117,6 +122,23 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
     part.X = data.X[fold.train]
     results = path_of_classes(estimator, part, Cs)
     return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
+
+
+def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
+    """Return the path of a fold, with an l2 penalty and one output to parts of a standard error."""
+    part = copy(fold.part)
+    part.X = data.X[fold.train]
+    alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
+    (first,) = estimator._problems(part, alphas[0])
+    if not (first.n_outputs == 1 and first.is_smooth and first.convex and np.isfinite(Cs).all()):
+        return _alone(estimator, data, fold, Cs)
+    problems = [with_alpha(estimator, first, alpha) for alpha in alphas]
+    with limited_blas(1):
+        known = solve_roughly(problems, np.zeros(first.dim), part.total_weight, float(estimator.tol), ACCURACY)
+    path = Path(known.points, known.n_passes, [])
+    if known.is_solved.all():
+        return path
+    return _joined(path, known.is_solved, _alone(estimator, data, fold, Cs[~known.is_solved]))
 
 
 def _few_rows(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:
@@ -140,9 +162,11 @@ def _with_rest(
     estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, path: Path, is_solved: npt.NDArray[np.bool_]
 ) -> Path:
     """Return a path with what is not solved, which is solved now, by itself."""
-    if is_solved.all():
-        return path
-    rest = _alone(estimator, data, fold, Cs[~is_solved])
+    return path if is_solved.all() else _joined(path, is_solved, _roughly(estimator, data, fold, Cs[~is_solved]))
+
+
+def _joined(path: Path, is_solved: npt.NDArray[np.bool_], rest: Path) -> Path:
+    """Return a path with the solutions of what is not solved."""
     path.points[~is_solved] = rest.points
     path.n_passes[~is_solved] += rest.n_passes
     return path._replace(results=rest.results)

@@ -33,10 +33,10 @@ class LogisticRegressionCV(LogisticRegressionMixin):
     With solver="auto" and two classes the folds are solved to no more than a score needs: the error of a fold's decisions
     x'w + b is about 1e-3 of their standard errors, where H^-1 / S is the estimates' covariance matrix. With few rows and an
     l2 penalty that is by the products of rows where these take less time, else with no more columns than rows (with an l1
-    penalty, a fifteenth of them) for all folds and Cs together. All else (a set, several classes, an l1 penalty on many
-    columns, a named solver) has a path for each fold, from strong to weak penalties, each from what the last one left (see
-    `logistic_path`), and reaches `tol`, or some thousandths of standard errors with several classes and an l2 penalty: name
-    the solver where you need the folds' coefficients to the last digits.
+    penalty, a fifteenth of them) for all folds and Cs together. All else has a path for each fold, from strong to weak
+    penalties, each from what the last one left (see `logistic_path`): with an l2 penalty to the same part of standard
+    errors, with several classes to some thousandths of them, otherwise (a set, an l1 penalty on many columns, a named
+    solver) to `tol`. Name the solver where you need the folds' coefficients to the last digits.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 Every solver starts at the last solution. Lazy Newton, which "auto" takes where a Hessian pays, also keeps its rows'
 curvatures and their sum: with the new penalty on the diagonal a factor makes them the Hessian of the next problem, so
-that its first step reads no data for a Hessian.
+that its first step reads no data for a Hessian. Newton-CG goes on with all rows, without steps on samples of them.
 """
 
 import math
@@ -19,12 +19,13 @@ from finitesum.estimators.classification import LabelledData
 from finitesum.estimators.logistic import LogisticRegression
 from finitesum.estimators.solvers import as_solver, is_auto
 from finitesum.methods.base import Alternative, Choice
-from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
+from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton import Newton
-from finitesum.methods.newton.stale_hessian import factor_of
-from finitesum.methods.subproblems.lbfgs import no_pairs
+from finitesum.methods.newton.newton_cg import NewtonCGState
+from finitesum.methods.newton.other_strength import PathState, with_strength
 from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem
+from finitesum.problems.partitioned import is_parted
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.rows import CSRRows, DenseRows
 from finitesum.problems.used_columns import in_used_columns
@@ -70,19 +71,14 @@ def positive_numbers(given: Any, name: str, usual: Callable[[int], Vector]) -> V
 
 
 def carried(problem: Any, last: Result) -> Result | None:
-    """Return the last run as one on a problem that differs in its penalty, None for methods that carry nothing.
-
-    Slopes and curvatures of the rows do not depend on the penalty: gradient, optimality and factor follow without them.
-    """
+    """Return the last run as one on a problem that differs in its penalty, None for methods that carry nothing."""
     state = last.state
-    if not isinstance(state, LazyNewtonState) or state.n_sampled < problem.batched(last.batch_size).n_components:
+    if not isinstance(state, PathState) or state.n_sampled < problem.batched(last.batch_size).n_components:
+        return None
+    if is_parted(problem) and isinstance(state, NewtonCGState):
         return None
     used = in_used_columns(problem) if state.x.size < problem.dim else None
-    within, ridge = problem if used is None else used.problem, problem.penalty.ridge()
-    gradient = state.gradient + (ridge - last.ridge) * within.term.weights * state.x
-    factor, shift = factor_of(within, state.hessian, ridge, state.shift)
-    state = state._replace(gradient=gradient, optimality=within.term.optimality(state.x, gradient), factor=factor)
-    state = state._replace(shift=shift, pairs=no_pairs(within.dim), gradient_ratio=math.nan)
+    state = with_strength(problem if used is None else used.problem, state, last.ridge)
     x = state.x if used is None else used.outward(state.x)
     return Result(x=x, state=state, method=last.method, seed=last.seed, next_pass=last.next_pass)
 

@@ -189,6 +189,14 @@ class NewtonCG(SampledNewton):
         """Return the optimality at the end of a step over all components, where it is known exactly; NaN elsewhere."""
         return math.nan if state.cg.residual.size > 0 else super().estimate(problem, state)
 
+    def solved_direction(self, problem: Problem, state: NewtonCGState) -> Vector | None:
+        """Return the step that conjugate gradients have found, None before they have."""
+        if state.cg.residual.size == 0 or not is_solved(state.cg, self.accuracy(state)):
+            return None
+        direction = np.empty(problem.dim)
+        direction[_read(problem, state).order] = state.cg.solution
+        return direction
+
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
         m, tol = problem.n_components, max(state.tol, subsampling.LEAST_TOL)

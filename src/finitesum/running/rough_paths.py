@@ -1,0 +1,117 @@
+"""The path of a fold with one output and an l2 penalty: solutions for falling strengths, to parts of a standard error.
+
+Steps are those of lazy Newton or of Newton-CG on all rows of the fold, whichever is likely to take less time. A strength
+begins with what the one before ended with, the rows' curvatures and the Hessian besides the iterate, or at the point to
+which the last two solutions lead, on a line over the logarithm of the strength: where classes are separated solutions are
+near such a line. It is solved by the rule of `finitesum.running.together`: the step that is then at hand leads to the point
+that is returned.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from finitesum.core.arrays import Flags, Matrix, Vector
+from finitesum.evaluation.row_products import predictions
+from finitesum.evaluation.samples import sample_of
+from finitesum.methods.base import batch_size_for
+from finitesum.methods.cost_model import costs_of
+from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.newton_cg import NewtonCG
+from finitesum.methods.newton.other_strength import PathMethod, known_direction, with_strength
+from finitesum.methods.newton.subsampling import falls_at, found_at
+from finitesum.problems.linear import Problem
+
+#: Steps of a strength, after which the rest is left to others.
+MOST_STEPS = 500
+
+#: Hessians and steps of a strength by lazy Newton, and products by Newton-CG, as they were seen on independent columns with
+#: one to five rows for each; nanoseconds of the calls of a step, and of a product.
+HESSIANS, STEPS, PRODUCTS, OF_STEP, OF_PRODUCT = 1.7, 5.5, 100.0, 5e5, 2.5e5
+
+
+class RoughPath(NamedTuple):
+    """What was found, up to the first strength that is not solved."""
+
+    points: Matrix  # (m, dim)
+    n_passes: Vector  # (m,)
+    is_solved: Flags  # (m,)
+
+
+def method_for(problem: Problem) -> PathMethod:
+    """Return the method of a path, which begins with all rows."""
+    n, costs = float(problem.n_rows), costs_of(problem)
+    by_hessians = HESSIANS * n * costs.hessian + STEPS * (costs.factor + n * costs.gradient + OF_STEP)
+    by_products = PRODUCTS * (n * costs.gradient + OF_PRODUCT)
+    return LazyNewton(first_rows=problem.n_rows) if by_hessians <= by_products else NewtonCG(first_rows=problem.n_rows)
+
+
+def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float) -> RoughPath:
+    """Return the solutions of problems that differ in the strength of an l2 penalty, which falls.
+
+    Parameters
+    ----------
+    problems : list of Problem
+        On the same rows, with one output and a smooth loss.
+    start : ndarray, shape (dim,)
+        Where the first one begins.
+    total : float
+        The sum of the rows' weights, in whose place their number is taken where that is larger.
+    tol : float
+        The optimality with which a problem is solved in any case.
+    accuracy : float
+        The error of a solution in standard errors, and of its decisions, about.
+    """
+    first, m = problems[0], len(problems)
+    method = method_for(first)
+    problems = [problem.batched(batch_size_for(method, first)) for problem in problems]
+    order = np.arange(problems[0].n_components)
+    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    found = RoughPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
+    state: Any = method.init(problems[0], start, tol)
+    while state.n_sampled < order.size:
+        state = method.run_pass(problems[0], state, order)
+    n_known, before = 0, first.term.ridge
+    for k, problem in enumerate(problems):
+        if k >= 1:
+            state, before = with_strength(problem, state, before), problem.term.ridge
+        if k >= 2:
+            state = _further(method, problems[k - 2 : k + 1], state, found.points[k - 2 : k])
+        state, end = _solved(method, problem, state, enough, accuracy)
+        found.n_passes[k] = (state.n_gradients - n_known) / order.size
+        n_known = state.n_gradients
+        if end is None:
+            break
+        found.points[k], found.is_solved[k] = end, True
+    return found
+
+
+def _further(method: PathMethod, problems: list[Problem], state: Any, points: Matrix) -> Any:
+    """Return the state at the point to which the last two solutions lead, if F is less there."""
+    earlier, last, now = (math.log(problem.term.ridge) for problem in problems)
+    direction = points[1] + (now - last) / (last - earlier) * (points[1] - points[0]) - state.x
+    sample = sample_of(problems[2], state.order)
+    end = method.end_of(problems[2], state, sample, direction, 1.0, state.majorize)
+    state = state._replace(n_gradients=state.n_gradients + state.order.size)
+    if not (np.isfinite(end.found.gradient).all() and falls_at(problems[2], state, sample, end)):
+        return state
+    return found_at(problems[2], state, end.x, end.found)
+
+
+def _solved(method: PathMethod, problem: Problem, state: Any, enough: float, accuracy: float) -> tuple[Any, Vector | None]:
+    """Return the state before the step that leads to the solution, and the solution, None where there is none."""
+    for _ in range(MOST_STEPS):
+        if state.optimality <= state.tol:
+            return state, state.x
+        if (direction := known_direction(problem, state)) is not None:
+            is_small = isinstance(method, LazyNewton) and state.gradient_ratio < 0.5
+            left = state.gradient_ratio if is_small else 1.0  # of the step that is at hand, after it
+            if -float(state.gradient @ direction) <= (enough / left) ** 2:
+                moved = predictions(problem, direction)
+                if float(problem.weights @ moved**2) <= (accuracy / left) ** 2:
+                    return state, state.x + direction
+        state = method.run_pass(problem, state, state.order)
+        if not math.isfinite(state.optimality):
+            break
+    return state, None

@@ -1,0 +1,127 @@
+"""Paths to parts of a standard error, by lazy Newton and Newton-CG: against minimisers, on rows of both kinds."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from finitesum import minimize
+from finitesum.methods.newton.lazy_newton import LazyNewton
+from finitesum.methods.newton.newton_cg import NewtonCG
+from finitesum.problems.given_term import convex_term
+from finitesum.problems.linear import Problem
+from finitesum.running import rough_paths
+
+ACCURACY = 1e-3
+ALPHAS = np.logspace(0, -5, 6)
+
+#: What may differ between problems.
+CASES = {
+    "dense": {},
+    "csr, no intercept": {"is_sparse": True, "fit_intercept": False},
+    "weights and offsets": {"weighted": True, "offsets": True},
+    "separated": {"n": 40, "d": 30},
+    "wide, csr": {"n": 30, "d": 50, "is_sparse": True},
+    "Poisson": {"loss": "poisson", "offsets": True},
+    "weights of the penalty": {"penalty_weights": [0.5, 2.0] * 4},
+}
+
+
+def problems_of(
+    n=120, d=8, loss="logistic", is_sparse=False, fit_intercept=True, weighted=False, offsets=False, penalty_weights=None
+):
+    """Return problems with falling strengths, on columns of several sizes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * np.geomspace(0.3, 3.0, d)
+    if is_sparse:
+        X *= rng.random((n, d)) < 0.4
+    scores = X @ rng.standard_normal(d) / np.sqrt(d)
+    y = rng.poisson(np.exp(0.3 * scores)) if loss == "poisson" else np.sign(scores + rng.logistic(size=n))
+    problem = Problem.linear(
+        sp.csr_array(X) if is_sparse else X,
+        y.astype(float),
+        loss=loss,
+        alpha=1.0,
+        fit_intercept=fit_intercept,
+        sample_weight=rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if weighted else None,
+        offset=0.3 * rng.standard_normal(n) if offsets else None,
+        penalty_weights=penalty_weights,
+    )
+    return X, [
+        problem.with_penalty(convex_term(d, int(fit_intercept), 1, alpha=alpha, penalty_weights=penalty_weights).penalty)
+        for alpha in ALPHAS
+    ]
+
+
+def error_of(X, problem, point):
+    """Return by how many standard errors any decision is off at most, and the root of their mean square."""
+    exact = minimize(problem, method="newton", tol=1e-13, measure_every=0).x
+    Z = np.column_stack([X, np.ones(len(X))]) if problem.has_intercept else X
+    curvatures = problem.weights * np.array(
+        [problem.loss.d2(p, y) for p, y in zip(Z @ exact + problem.offsets, problem.targets, strict=True)]
+    )
+    off = point - exact
+    moved = Z @ off
+    squared = curvatures @ moved**2 + problem.term.ridge * (problem.term.weights @ off**2)
+    return np.sqrt(len(X) * squared), np.sqrt(problem.weights @ moved**2)
+
+
+@pytest.mark.parametrize("method", [LazyNewton, NewtonCG])
+@pytest.mark.parametrize("case", CASES)
+def test_solutions_are_right_to_parts_of_a_standard_error(case, method, monkeypatch):
+    monkeypatch.setattr(rough_paths, "method_for", lambda problem: method(first_rows=problem.n_rows))
+    X, problems = problems_of(**CASES[case])
+    start = np.zeros(problems[0].dim)
+    found = rough_paths.solve_roughly(problems, start, float(len(X)), 1e-12, ACCURACY)
+    assert found.is_solved.all()
+    assert not start.any()
+    for problem, point in zip(problems, found.points, strict=True):
+        in_errors, of_decisions = error_of(X, problem, point)
+        assert in_errors < 2.0 * ACCURACY
+        assert of_decisions < 2.0 * ACCURACY
+
+
+@pytest.mark.parametrize("method", [LazyNewton, NewtonCG])
+def test_a_weak_penalty_alone_is_solved_from_0(method, monkeypatch):
+    """The model before the first step is not one that the next is compared with."""
+    monkeypatch.setattr(rough_paths, "method_for", lambda problem: method(first_rows=problem.n_rows))
+    X, problems = problems_of(n=45)
+    found = rough_paths.solve_roughly(problems[-1:], np.zeros(problems[0].dim), float(len(X)), 1e-12, ACCURACY)
+    assert found.is_solved.all()
+    assert max(error_of(X, problems[-1], found.points[0])) < 2.0 * ACCURACY
+
+
+@pytest.mark.parametrize("method", [LazyNewton, NewtonCG])
+def test_a_path_takes_less_than_fits_of_their_own(method, monkeypatch):
+    monkeypatch.setattr(rough_paths, "method_for", lambda problem: method(first_rows=problem.n_rows))
+    X, problems = problems_of(n=300, d=20)
+    found = rough_paths.solve_roughly(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, ACCURACY)
+    alone = [minimize(problem, method=method(), tol=1e-8, measure_every=0) for problem in problems]
+    assert found.n_passes.sum() < 0.9 * sum(result.n_passes for result in alone)
+
+
+def test_a_solution_with_a_small_optimality_is_one():
+    X, problems = problems_of()
+    exact = minimize(problems[0], method="newton", tol=1e-13).x
+    found = rough_paths.solve_roughly(problems[:1], exact, float(len(X)), 1e-8, ACCURACY)
+    assert found.is_solved.all()
+    assert found.points[0] == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_what_is_not_solved_is_said(most, monkeypatch):
+    X, problems = problems_of()
+    monkeypatch.setattr(rough_paths, "MOST_STEPS", most)
+    found = rough_paths.solve_roughly(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, 1e-6)
+    n_solved = int(found.is_solved.sum())
+    assert n_solved < len(problems)
+    assert found.is_solved[:n_solved].all()
+    assert not found.points[n_solved:].any()
+
+
+def test_hessians_are_for_few_columns():
+    _, (few, *_) = problems_of()
+    rng = np.random.default_rng(0)
+    X = sp.random_array((300, 3000), density=0.01, format="csr", rng=rng)
+    many = Problem.linear(X, np.sign(rng.standard_normal(300)), alpha=1.0)
+    assert isinstance(rough_paths.method_for(few), LazyNewton)
+    assert isinstance(rough_paths.method_for(many), NewtonCG)
