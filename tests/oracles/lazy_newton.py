@@ -119,7 +119,8 @@ def newton_cg(F, loss, x, n_passes, target=1e-10):
         H = (F.Z.T * (F.p * h)) @ F.Z + np.diag(F.l2)
         diagonal = np.diag(H) ** (2.0 / 3.0) if diagonal is None else diagonal
         size = np.linalg.norm(g)
-        accuracy = min(0.25, max(np.sqrt(size / steepness), 0.6 * target / size))
+        worthwhile = 0.0 if loss == "squared" else np.sqrt(size / steepness)
+        accuracy = min(0.25, max(worthwhile, 0.6 * target / size))
         direction, n_products = conjugate_gradients(H, -g, accuracy, diagonal)
         first, t, end = g @ direction, 1.0, gradient(F, x + direction)
         slope = end @ direction

@@ -51,6 +51,21 @@ def test_each_step_is_the_oracle_s(form, loss, more):
     assert state.optimality < 1e-3
 
 
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_a_quadratic_takes_one_step_from_all_rows(is_sparse):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 40)) * (rng.random((6000, 40)) < 0.3) * np.geomspace(0.1, 10.0, 40)
+    y = X @ rng.standard_normal(40) + rng.standard_normal(6000)
+    problem = Problem.linear(sp.csr_array(X) if is_sparse else X, y, loss="squared", alpha=1e-3, fit_intercept=True)
+    result = minimize(problem, method="newton-cg", tol=1e-9, measure_every=0)
+    assert result.success
+    assert result.state.n_steps == 1
+    assert result.state.n_sampled == problem.batched(result.batch_size).n_components
+    Z = np.column_stack([X, np.ones(6000)])
+    exact = np.linalg.solve(Z.T @ Z / 6000 + 1e-3 * np.diag([1.0] * 40 + [0.0]), Z.T @ y / 6000)
+    assert result.x == pytest.approx(exact, abs=1e-5)
+
+
 def test_solves_wide_sparse_problems_and_is_taken_for_them(monkeypatch):
     monkeypatch.setattr("finitesum.core.threads.NUMBERS_OF_A_THREAD", 10_000)
     X = sp.random_array((3000, 20_000), density=2e-3, rng=np.random.default_rng(0), format="csr")

@@ -54,6 +54,7 @@ def draws(seed):
 )
 def test_each_epoch_is_the_oracle_s(loss, more, monkeypatch):
     monkeypatch.setattr(sdca, "_are_few", lambda problem, tol: True)
+    monkeypatch.setattr(sdca, "QUADRATIC_HIGH", np.inf)
     intercept = more.get("intercept", False)
     problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
     assert first_epoch(problem).slopes.size > 0
@@ -67,6 +68,14 @@ def test_each_epoch_is_the_oracle_s(loss, more, monkeypatch):
         assert change == pytest.approx(expected_change, rel=1e-6, abs=1e-10)
     at_start = evaluate(problem, np.zeros(problem.dim)).optimality
     assert evaluate(problem, x).optimality < (0.1 if intercept else 0.01) * at_start
+
+
+@pytest.mark.parametrize(("n", "begins"), [(40, True), (60, False)])
+def test_the_squared_loss_has_epochs_on_few_rows_alone(n, begins):
+    X = sp.random_array((n, 80), density=0.2, format="csr", rng=np.random.default_rng(0))
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    assert (first_epoch(Problem.linear(X, y, loss="squared", alpha=0.1)).slopes.size > 0) == begins
+    assert first_epoch(Problem.linear(X, y, alpha=0.1)).slopes.size > 0
 
 
 def text_like(n=3000, d=8000, seed=0, *, intercept=False, alpha_n=1.0, repeats=1, skew=4, **more):

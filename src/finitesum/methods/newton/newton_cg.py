@@ -8,23 +8,24 @@ At w the step is an approximate solution of H v = -g by conjugate gradients with
 with residuals in the norm of the inverse of a power of H's diagonal, as it was at a sample's first step, or of some rows'
 Hessian that is shrunk to the diagonal, on dense rows with an l2 penalty alone where some directions vary much more than
 others (`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's
-steps begin: no step is solved more exactly than tol needs. (Accuracies by what the last step's quadratic model missed, as
+steps begin: no step is solved more exactly than tol needs. A quadratic is solved in one step, from all rows: conjugate
+gradients that go on gain more than those that begin again. (Accuracies by what the last step's quadratic model missed, as
 Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged as a pass of
 gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of how often they
 are used: those that most rows have lie close together, and stay in the cache; with many columns of sparse rows it reads the
-vector in single precision, too. Acceptance of steps, majorants and growing
-samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d)
-numbers in single precision.
+vector in single precision, too. Acceptance of steps, majorants and growing samples are those of lazy Newton (see there).
+Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d) numbers in single precision.
 
-From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless `first_rows` is given, a run begins
-with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is met, or more than
-300 are left, as the last few went. So it does where rows outnumber columns, with enough of the penalty (q_i phi'' <= 3),
-25 entries a row or more and a tol that leaves up to four digits; there until more than 30 are left. With an intercept q_i
-phi'' has to be 0.02 or more, too. So it does, on one thread, on dense rows of few directions with enough of the penalty
-(mean q_i phi'' <= 0.8) that are at most 12 times the columns, where tol leaves up to four digits; there until more than 6
-epochs are left. Newton's steps go on from there; where F is not below its start, they begin with samples. An epoch makes
-as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while they last.
-Epochs run on one thread, and on small data, whose sums need no kernel, only where theirs is on disk already.
+From 0, on sparse rows with an l2 penalty and no more rows than columns (of a quadratic: half as many), and unless
+`first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]):
+until tol is met, or more than 300 are left, as the last few went. So it does where rows outnumber columns, with enough of
+the penalty (q_i phi'' <= 3), 25 entries a row or more and a tol that leaves up to four digits; there until more than 30 are
+left. With an intercept q_i phi'' has to be 0.02 or more, too. So it does, on one thread, on dense rows of few directions
+with enough of the penalty (mean q_i phi'' <= 0.8) that are at most 12 times the columns, where tol leaves up to four
+digits; there until more than 6 epochs are left. Newton's steps go on from there; where F is not below its start, they begin
+with samples. An epoch makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes
+a row while they last. Epochs run on one thread, and on small data, whose sums need no kernel, only where theirs is on disk
+already.
 
 On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker
 alone (`finitesum.methods.newton.one_part`); where F is higher there than at the start, the run goes on from the start.
@@ -176,7 +177,7 @@ class NewtonCG(SampledNewton):
             sample = sample_of(problem, state.order[: state.n_sampled])
             if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)
-            accuracy = self.accuracy(state) if is_complete else 0.25
+            accuracy = self.accuracy(state, is_quadratic=is_quadratic(problem)) if is_complete else 0.25
             if is_solved(state.cg, accuracy):
                 return self._stepped(problem, state, sample)
             for _ in range(_products_a_pass(problem, sample)):
@@ -191,7 +192,7 @@ class NewtonCG(SampledNewton):
 
     def solved_direction(self, problem: Problem, state: NewtonCGState) -> Vector | None:
         """Return the step that conjugate gradients have found, None before they have."""
-        if state.cg.residual.size == 0 or not is_solved(state.cg, self.accuracy(state)):
+        if state.cg.residual.size == 0 or not is_solved(state.cg, self.accuracy(state, is_quadratic=is_quadratic(problem))):
             return None
         direction = np.empty(problem.dim)
         direction[_read(problem, state).order] = state.cg.solution
@@ -225,12 +226,13 @@ class NewtonCG(SampledNewton):
         state = found_at(problem, state, w, found)
         return state._replace(first_optimality=optimality, majorize=Majorize.NONE, n_sampled=m)
 
-    def accuracy(self, state: NewtonCGState) -> float:
+    def accuracy(self, state: NewtonCGState, *, is_quadratic: bool = False) -> float:
         """Return what a step over all components may leave of the gradient."""
         if not (state.optimality > 0.0 and state.first_optimality > 0.0):
             return 0.25
         needed = 0.6 * max(state.tol, subsampling.LEAST_TOL) / state.optimality
-        return min(0.25, max(math.sqrt(state.optimality / state.first_optimality), needed))
+        worthwhile = 0.0 if is_quadratic else math.sqrt(state.optimality / state.first_optimality)
+        return min(0.25, max(worthwhile, needed))
 
     def is_minimised(self, problem: Problem, state: NewtonCGState) -> bool:
         """Return whether F is minimised on all rows as far as on a sample of more."""
@@ -253,7 +255,9 @@ class NewtonCG(SampledNewton):
     def _grown(self, problem: Problem, state: NewtonCGState, n_first: int = subsampling.FIRST_ROWS) -> NewtonCGState:
         """Return the state on the next larger sample, with the gradient there: only new rows are read."""
         first = n_first if self.first_rows == "auto" else int(self.first_rows)
-        state, _ = self.on_larger_sample(problem, state, first if problem.is_smooth else problem.n_rows, state.majorize)
+        if not problem.is_smooth or (is_quadratic(problem) and not is_parted(problem)):
+            first = problem.n_rows
+        state, _ = self.on_larger_sample(problem, state, first, state.majorize)
         if math.isnan(state.first_optimality):
             state = state._replace(first_optimality=state.optimality)
         return state._replace(diagonal=np.zeros(0), metric=RowMetric(), enough=ENOUGH * state.optimality)
@@ -279,6 +283,11 @@ class NewtonCG(SampledNewton):
             return state._replace(majorize=Majorize.ALL)
         moved: NewtonCGState = found_at(problem, state, end.x, end.found, majorize=_majorize_after(problem, end))
         return moved
+
+
+def is_quadratic(problem: Problem) -> bool:
+    """Return whether F is a quadratic, whose Hessian is the same everywhere: one step leads to its minimum."""
+    return problem.is_smooth and problem.loss.d2_lipschitz() == 0.0
 
 
 def _is_enough(state: NewtonCGState) -> bool:
