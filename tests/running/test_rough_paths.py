@@ -9,6 +9,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem
+from finitesum.problems.penalties import elastic_net
 from finitesum.running import rough_paths
 
 ACCURACY = 1e-3
@@ -99,6 +100,16 @@ def test_a_path_takes_less_than_fits_of_their_own(method, monkeypatch):
     assert found.n_passes.sum() < 0.9 * sum(result.n_passes for result in alone)
 
 
+@pytest.mark.parametrize("alphas", [[1.0, np.nextafter(1.0, 0.0), 0.1, 0.01], [1.0, 0.1, 0.0]], ids=["equal", "to 0"])
+def test_strengths_that_no_line_leads_along(alphas):
+    X, problems = problems_of()
+    problems = [problems[0].with_penalty(elastic_net(alpha, 0.0)) for alpha in alphas]
+    found = rough_paths.solve_roughly(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, ACCURACY)
+    assert found.is_solved.all()
+    for problem, point in zip(problems, found.points, strict=True):
+        assert max(error_of(X, problem, point)) < 2.0 * ACCURACY
+
+
 def test_a_solution_with_a_small_optimality_is_one():
     X, problems = problems_of()
     exact = minimize(problems[0], method="newton", tol=1e-13).x
@@ -110,7 +121,7 @@ def test_a_solution_with_a_small_optimality_is_one():
 @pytest.mark.parametrize("most", [0, 2])
 def test_what_is_not_solved_is_said(most, monkeypatch):
     X, problems = problems_of()
-    monkeypatch.setattr(rough_paths, "MOST_STEPS", most)
+    monkeypatch.setattr(rough_paths, "MOST_PASSES", most)
     found = rough_paths.solve_roughly(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, 1e-6)
     n_solved = int(found.is_solved.sum())
     assert n_solved < len(problems)

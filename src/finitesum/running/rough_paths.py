@@ -23,8 +23,11 @@ from finitesum.methods.newton.other_strength import PathMethod, known_direction,
 from finitesum.methods.newton.subsampling import falls_at, found_at
 from finitesum.problems.linear import Problem
 
-#: Steps of a strength, after which the rest is left to others.
-MOST_STEPS = 500
+#: Passes of the method over a strength, after which the rest is left to others: steps, or some products of one.
+MOST_PASSES = 500
+
+#: Columns up to which a fold may have a Hessian, whatever it takes.
+MOST_COLUMNS = 5000
 
 #: Hessians and steps of a strength by lazy Newton, and products by Newton-CG, as they were seen on independent columns with
 #: one to five rows for each; nanoseconds of the calls of a step, and of a product.
@@ -44,7 +47,8 @@ def method_for(problem: Problem) -> PathMethod:
     n, costs = float(problem.n_rows), costs_of(problem)
     by_hessians = HESSIANS * n * costs.hessian + STEPS * (costs.factor + n * costs.gradient + OF_STEP)
     by_products = PRODUCTS * (n * costs.gradient + OF_PRODUCT)
-    return LazyNewton(first_rows=problem.n_rows) if by_hessians <= by_products else NewtonCG(first_rows=problem.n_rows)
+    has_hessians = by_hessians <= by_products and problem.dim <= MOST_COLUMNS
+    return LazyNewton(first_rows=problem.n_rows) if has_hessians else NewtonCG(first_rows=problem.n_rows)
 
 
 def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float) -> RoughPath:
@@ -70,8 +74,7 @@ def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: flo
     enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
     found = RoughPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
     state: Any = method.init(problems[0], start, tol)
-    while state.n_sampled < order.size:
-        state = method.run_pass(problems[0], state, order)
+    state = method.run_pass(problems[0], state, order)  # which reads all rows
     n_known, before = 0, first.term.ridge
     for k, problem in enumerate(problems):
         if k >= 1:
@@ -88,8 +91,11 @@ def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: flo
 
 
 def _further(method: PathMethod, problems: list[Problem], state: Any, points: Matrix) -> Any:
-    """Return the state at the point to which the last two solutions lead, if F is less there."""
-    earlier, last, now = (math.log(problem.term.ridge) for problem in problems)
+    """Return the state at the point to which the last two solutions lead, if F is less there and strengths tell it."""
+    ridges = [problem.term.ridge for problem in problems]
+    earlier, last, now = (math.log(ridge) if ridge > 0.0 else -math.inf for ridge in ridges)
+    if last == earlier or now == -math.inf:
+        return state
     direction = points[1] + (now - last) / (last - earlier) * (points[1] - points[0]) - state.x
     sample = sample_of(problems[2], state.order)
     end = method.end_of(problems[2], state, sample, direction, 1.0, state.majorize)
@@ -101,7 +107,7 @@ def _further(method: PathMethod, problems: list[Problem], state: Any, points: Ma
 
 def _solved(method: PathMethod, problem: Problem, state: Any, enough: float, accuracy: float) -> tuple[Any, Vector | None]:
     """Return the state before the step that leads to the solution, and the solution, None where there is none."""
-    for _ in range(MOST_STEPS):
+    for _ in range(MOST_PASSES):
         if state.optimality <= state.tol:
             return state, state.x
         if (direction := known_direction(problem, state)) is not None:

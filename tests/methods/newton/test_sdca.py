@@ -54,7 +54,7 @@ def draws(seed):
 )
 def test_each_epoch_is_the_oracle_s(loss, more, monkeypatch):
     monkeypatch.setattr(sdca, "_are_few", lambda problem, tol: True)
-    monkeypatch.setattr(sdca, "QUADRATIC_HIGH", np.inf)
+    monkeypatch.setattr(sdca, "MOST_ROWS_OF_SQUARES", np.inf)
     intercept = more.get("intercept", False)
     problem, F = make_pair(**{"form": "csr32", **more}, loss=loss, n=150, alpha=0.5)
     assert first_epoch(problem).slopes.size > 0

@@ -8,24 +8,25 @@ At w the step is an approximate solution of H v = -g by conjugate gradients with
 with residuals in the norm of the inverse of a power of H's diagonal, as it was at a sample's first step, or of some rows'
 Hessian that is shrunk to the diagonal, on dense rows with an l2 penalty alone where some directions vary much more than
 others (`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's
-steps begin: no step is solved more exactly than tol needs. A quadratic is solved in one step, from all rows: conjugate
-gradients that go on gain more than those that begin again. (Accuracies by what the last step's quadratic model missed, as
-Eisenstat and Walker propose, need as many products.) A product with H reads the rows once and is charged as a pass of
-gradients. As long as steps are good it reads a copy in single precision, whose columns stand in the order of how often they
-are used: those that most rows have lie close together, and stay in the cache; with many columns of sparse rows it reads the
-vector in single precision, too. Acceptance of steps, majorants and growing samples are those of lazy Newton (see there).
-Memory: 4 bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d) numbers in single precision.
+steps begin: no step is solved more exactly than tol needs. A quadratic, in memory, is solved by steps from all rows that
+are as exact as tol needs, most often one: conjugate gradients that go on gain more than those that begin again. (Accuracies
+by what the last step's quadratic model missed, as Eisenstat and Walker propose, need as many products.) A product with H
+reads the rows once and is charged as a pass of gradients. As long as steps are good it reads, but for the first step, a
+copy in single precision, whose columns stand in the order of how often they are used: those that most rows have lie close
+together, and stay in the cache; with many columns of sparse rows it reads the vector in single precision, too. Acceptance
+of steps, majorants and growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d),
+and on dense rows r (r + d) numbers in single precision.
 
 From 0, on sparse rows with an l2 penalty and no more rows than columns (of a quadratic: half as many), and unless
 `first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]):
-until tol is met, or more than 300 are left, as the last few went. So it does where rows outnumber columns, with enough of
-the penalty (q_i phi'' <= 3), 25 entries a row or more and a tol that leaves up to four digits; there until more than 30 are
-left. With an intercept q_i phi'' has to be 0.02 or more, too. So it does, on one thread, on dense rows of few directions
-with enough of the penalty (mean q_i phi'' <= 0.8) that are at most 12 times the columns, where tol leaves up to four
-digits; there until more than 6 epochs are left. Newton's steps go on from there; where F is not below its start, they begin
-with samples. An epoch makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes
-a row while they last. Epochs run on one thread, and on small data, whose sums need no kernel, only where theirs is on disk
-already.
+until tol is met, or more than 300 are left, as the last few went. So it does where rows outnumber columns, unless F is a
+quadratic, with enough of the penalty (q_i phi'' <= 3), 25 entries a row or more and a tol that leaves up to four digits;
+there until more than 30 are left. With an intercept q_i phi'' has to be 0.02 or more, too. So it does, on one thread, on
+dense rows of few directions with enough of the penalty (mean q_i phi'' <= 0.8) that are at most 12 times the columns, where
+tol leaves up to four digits; there until more than 6 epochs are left. Newton's steps go on from there; where F is not below
+its start, they begin with samples. An epoch makes as many visits as there are rows and is charged as a pass, but takes the
+time of two; 34 bytes a row while they last. Epochs run on one thread, and on small data, whose sums need no kernel, only
+where theirs is on disk already.
 
 On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker
 alone (`finitesum.methods.newton.one_part`); where F is higher there than at the start, the run goes on from the start.
@@ -111,9 +112,9 @@ class NewtonCG(SampledNewton):
     Parameters
     ----------
     first_rows : int >= 1 or "auto"
-        Rows of the first sample; n leaves sampling out. "auto" is 2000, and lets a run begin with dual coordinate ascent
-        [4], on sparse rows with an l2 penalty, if there are fewer of them than columns, or it is strong enough, rows have
-        many entries and tol is loose.
+        Rows of the first sample; n leaves sampling out. "auto" is 2000, or n where F is a quadratic, and lets a run begin
+        with dual coordinate ascent [4], on sparse rows with an l2 penalty, if there are fewer of them than columns (of a
+        quadratic: half as many), or, but for quadratics, it is strong enough, rows have many entries and tol is loose.
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
@@ -255,7 +256,8 @@ class NewtonCG(SampledNewton):
     def _grown(self, problem: Problem, state: NewtonCGState, n_first: int = subsampling.FIRST_ROWS) -> NewtonCGState:
         """Return the state on the next larger sample, with the gradient there: only new rows are read."""
         first = n_first if self.first_rows == "auto" else int(self.first_rows)
-        if not problem.is_smooth or (is_quadratic(problem) and not is_parted(problem)):
+        has_one_step = self.first_rows == "auto" and is_quadratic(problem) and not is_parted(problem)
+        if not problem.is_smooth or has_one_step:
             first = problem.n_rows
         state, _ = self.on_larger_sample(problem, state, first, state.majorize)
         if math.isnan(state.first_optimality):

@@ -84,7 +84,7 @@ ENDS, ENDS_WIDE, ENDS_DENSE = (5, 30.0), (20, 300.0), (3, 6.0)
 
 #: Sparse rows of the squared loss for each column up to which epochs are worth it: conjugate gradients have it in one step,
 #: which takes long where a weak penalty holds many columns that rows say nothing of.
-QUADRATIC_HIGH = 0.5
+MOST_ROWS_OF_SQUARES = 0.5
 
 #: Entries of a sparse row from which epochs are worth it where rows outnumber columns: a visit takes a hundred nanoseconds
 #: beside them, so that an epoch over six entries a row takes the time of ten passes.
@@ -281,8 +281,8 @@ def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
     is_suited = problem.is_smooth and not problem.term.has_weights and not is_parted(problem)
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return DualState()
-    is_quadratic = problem.rows.is_sparse() and problem.loss.d2_lipschitz() == 0.0
-    if is_quadratic and n > QUADRATIC_HIGH * problem.rows.n_columns:
+    has_one_step = problem.rows.is_sparse() and problem.loss.d2_lipschitz() == 0.0  # by conjugate gradients
+    if has_one_step and n > MOST_ROWS_OF_SQUARES * problem.rows.n_columns:
         return DualState()
     if not ((problem.rows.is_sparse() and is_wide(problem)) or _are_few(problem, tol)):
         return DualState()
