@@ -92,7 +92,7 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
             return _few_rows(estimator, problem, data, folds, Cs)
         if may_be_together(choice.method, problem) and (problem.is_smooth or not problem.is_constrained):
             return _together(estimator, problem, data, folds, Cs)
-    is_rough = is_free and isinstance(choice.method, LazyNewton | Newton | LBFGS | NewtonCG)
+    is_rough = is_free and isinstance(choice.method, LazyNewton | Newton | LBFGS | NewtonCG) and _may_be_rough(problem, Cs)
     is_free = is_free and isinstance(choice.method, MultinomialLBFGS | MultinomialNewton | Newton)
     is_free = is_free and problem.is_smooth and problem.n_outputs > 1
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
@@ -124,15 +124,18 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
     return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
 
 
+def _may_be_rough(problem: Problem, Cs: Vector) -> bool:
+    """Return whether paths may end at parts of a standard error: with one output and an l2 penalty throughout."""
+    return problem.n_outputs == 1 and problem.is_smooth and problem.convex and bool(np.isfinite(Cs).all())
+
+
 def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
-    """Return the path of a fold, with an l2 penalty and one output to parts of a standard error."""
+    """Return the path of a fold to parts of a standard error: see `_may_be_rough`."""
     part = copy(fold.part)
     part.X = data.X[fold.train]
     alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
     (first,) = estimator._problems(part, alphas[0])
-    if not (first.n_outputs == 1 and first.is_smooth and first.convex and np.isfinite(Cs).all()):
-        return _alone(estimator, data, fold, Cs)
-    problems = [with_alpha(estimator, first, alpha) for alpha in alphas]
+    problems = [with_alpha(estimator, with_zeros(first), alpha) for alpha in alphas]
     with limited_blas(1):
         known = solve_roughly(problems, np.zeros(first.dim), part.total_weight, float(estimator.tol), ACCURACY)
     path = Path(known.points, known.n_passes, [])
@@ -152,17 +155,26 @@ def _few_rows(estimator: Any, problem: Problem, data: LabelledData, folds: list[
         (first,) = estimator._problems(part, alphas[0])
         first = with_products(first, problem, fold.train)
         known = solve_few_rows([with_alpha(estimator, first, alpha) for alpha in alphas], 0.0, part.total_weight, ACCURACY)
-        return _with_rest(estimator, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
+        return _with_rest(estimator, problem, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
 
     paths = map_tasks(solve, folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
 
 
 def _with_rest(
-    estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, path: Path, is_solved: npt.NDArray[np.bool_]
+    estimator: Any,
+    problem: Problem,
+    data: LabelledData,
+    fold: Fold,
+    Cs: Vector,
+    path: Path,
+    is_solved: npt.NDArray[np.bool_],
 ) -> Path:
     """Return a path with what is not solved, which is solved now, by itself."""
-    return path if is_solved.all() else _joined(path, is_solved, _roughly(estimator, data, fold, Cs[~is_solved]))
+    if is_solved.all():
+        return path
+    rest = _roughly if _may_be_rough(problem, Cs) else _alone
+    return _joined(path, is_solved, rest(estimator, data, fold, Cs[~is_solved]))
 
 
 def _joined(path: Path, is_solved: npt.NDArray[np.bool_], rest: Path) -> Path:
@@ -194,7 +206,7 @@ def _of_classes(estimator: Any, problem: Problem, data: LabelledData, folds: lis
         problems = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
         known = solve_classes(problems, part.total_weight, estimator.tol, () if in_span else factors)
         points = np.array([from_row_space(whole, point) for point in known.points]) if in_span else known.points
-        return _with_rest(estimator, data, fold, Cs, Path(points, known.n_passes, []), known.is_solved)
+        return _with_rest(estimator, problem, data, fold, Cs, Path(points, known.n_passes, []), known.is_solved)
 
     return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
 
@@ -217,7 +229,7 @@ def _of_classes_roughly(
         first = with_zeros(first)
         own = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
         known = solve_classes_roughly(own, part.total_weight, estimator.tol, of_all.products)
-        return _with_rest(estimator, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
+        return _with_rest(estimator, problem, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
 
     return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
 
@@ -236,7 +248,7 @@ def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[
             )
         starts += len(some) / len(folds) * found.starts
         for fold, points, n_passes, is_solved in zip(some, found.points, found.n_passes, found.is_solved, strict=True):
-            paths.append(_with_rest(estimator, data, fold, Cs, Path(points, n_passes, []), is_solved))
+            paths.append(_with_rest(estimator, problem, data, fold, Cs, Path(points, n_passes, []), is_solved))
     return Paths(paths, starts, found)
 
 

@@ -75,7 +75,7 @@ def carried(problem: Any, last: Result) -> Result | None:
     state = last.state
     if not isinstance(state, PathState) or state.n_sampled < problem.batched(last.batch_size).n_components:
         return None
-    if is_parted(problem) and isinstance(state, NewtonCGState):
+    if is_parted(problem) and isinstance(state, NewtonCGState):  # whose numbers by row are elsewhere
         return None
     used = in_used_columns(problem) if state.x.size < problem.dim else None
     state = with_strength(problem if used is None else used.problem, state, last.ridge)

@@ -113,9 +113,9 @@ def _solved(method: PathMethod, problem: Problem, state: Any, enough: float, acc
         if (direction := known_direction(problem, state)) is not None:
             is_small = isinstance(method, LazyNewton) and state.gradient_ratio < 0.5
             left = state.gradient_ratio if is_small else 1.0  # of the step that is at hand, after it
-            if -float(state.gradient @ direction) <= (enough / left) ** 2:
+            if -float(state.gradient @ direction) * left**2 <= enough**2:
                 moved = predictions(problem, direction)
-                if float(problem.weights @ moved**2) <= (accuracy / left) ** 2:
+                if float(problem.weights @ moved**2) * left**2 <= accuracy**2:
                     return state, state.x + direction
         state = method.run_pass(problem, state, state.order)
         if not math.isfinite(state.optimality):

@@ -24,7 +24,7 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.component_sums import hessian_product_on, mean_on, rows_per_component, worthwhile
-from finitesum.methods.newton.newton_cg import ENOUGH, MOST_STEPS, is_solved, orthant_of
+from finitesum.methods.newton.newton_cg import ENOUGH, MOST_STEPS, accuracy_of, is_solved, orthant_of
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced_within, begun, redirected
 from finitesum.methods.subproblems.line_search import rounding_of
@@ -50,7 +50,7 @@ def run_pass(method: Any, problem: FiniteSum, state: Any, order: Indices) -> Any
     if is_between:
         right = orthant_of(problem, state).right
         state = state._replace(cg=begun(right, right))
-    if is_solved(state.cg, method.accuracy(state) if is_complete else 0.25):
+    if is_solved(state.cg, accuracy_of(problem, state) if is_complete else 0.25):
         return _stepped(problem, state)
     return _multiplied(problem, state)
 

@@ -178,7 +178,7 @@ class NewtonCG(SampledNewton):
             sample = sample_of(problem, state.order[: state.n_sampled])
             if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)
-            accuracy = self.accuracy(state, is_quadratic=is_quadratic(problem)) if is_complete else 0.25
+            accuracy = accuracy_of(problem, state) if is_complete else 0.25
             if is_solved(state.cg, accuracy):
                 return self._stepped(problem, state, sample)
             for _ in range(_products_a_pass(problem, sample)):
@@ -190,14 +190,6 @@ class NewtonCG(SampledNewton):
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality at the end of a step over all components, where it is known exactly; NaN elsewhere."""
         return math.nan if state.cg.residual.size > 0 else super().estimate(problem, state)
-
-    def solved_direction(self, problem: Problem, state: NewtonCGState) -> Vector | None:
-        """Return the step that conjugate gradients have found, None before they have."""
-        if state.cg.residual.size == 0 or not is_solved(state.cg, self.accuracy(state, is_quadratic=is_quadratic(problem))):
-            return None
-        direction = np.empty(problem.dim)
-        direction[_read(problem, state).order] = state.cg.solution
-        return direction
 
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
@@ -226,14 +218,6 @@ class NewtonCG(SampledNewton):
                 return state._replace(x=start)
         state = found_at(problem, state, w, found)
         return state._replace(first_optimality=optimality, majorize=Majorize.NONE, n_sampled=m)
-
-    def accuracy(self, state: NewtonCGState, *, is_quadratic: bool = False) -> float:
-        """Return what a step over all components may leave of the gradient."""
-        if not (state.optimality > 0.0 and state.first_optimality > 0.0):
-            return 0.25
-        needed = 0.6 * max(state.tol, subsampling.LEAST_TOL) / state.optimality
-        worthwhile = 0.0 if is_quadratic else math.sqrt(state.optimality / state.first_optimality)
-        return min(0.25, max(worthwhile, needed))
 
     def is_minimised(self, problem: Problem, state: NewtonCGState) -> bool:
         """Return whether F is minimised on all rows as far as on a sample of more."""
@@ -273,8 +257,7 @@ class NewtonCG(SampledNewton):
 
     def _stepped(self, problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
         """Return the state after a step along what conjugate gradients found: the whole of it, or as far as F falls."""
-        direction = np.empty(problem.dim)
-        direction[_read(problem, state).order] = state.cg.solution
+        direction = _found(problem, state)
         right = orthant_of(problem, state).right
         if not right @ direction > 0.0:  # nothing was found, or rounding errors
             direction = right / _own_diagonal(state)
@@ -287,9 +270,32 @@ class NewtonCG(SampledNewton):
         return moved
 
 
-def is_quadratic(problem: Problem) -> bool:
+def is_quadratic(problem: AnySum) -> bool:
     """Return whether F is a quadratic, whose Hessian is the same everywhere: one step leads to its minimum."""
-    return problem.is_smooth and problem.loss.d2_lipschitz() == 0.0
+    return isinstance(problem, Problem) and problem.is_smooth and problem.loss.d2_lipschitz() == 0.0
+
+
+def accuracy_of(problem: AnySum, state: NewtonCGState) -> float:
+    """Return what a step over all components may leave of the gradient."""
+    if not (state.optimality > 0.0 and state.first_optimality > 0.0):
+        return 0.25
+    needed = 0.6 * max(state.tol, subsampling.LEAST_TOL) / state.optimality
+    worthwhile = 0.0 if is_quadratic(problem) else math.sqrt(state.optimality / state.first_optimality)
+    return min(0.25, max(worthwhile, needed))
+
+
+def solved_direction(problem: Problem, state: NewtonCGState) -> Vector | None:
+    """Return the step over all components that conjugate gradients have found, None before they have."""
+    if state.cg.residual.size == 0 or not is_solved(state.cg, accuracy_of(problem, state)):
+        return None
+    return _found(problem, state)
+
+
+def _found(problem: Problem, state: NewtonCGState) -> Vector:
+    """Return what conjugate gradients have found so far, in the coordinates of an iterate."""
+    direction = np.empty(problem.dim)
+    direction[_read(problem, state).order] = state.cg.solution
+    return direction
 
 
 def _is_enough(state: NewtonCGState) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from finitesum.core.arrays import Vector
 from finitesum.evaluation.samples import sample_of
 from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState, direction_of
-from finitesum.methods.newton.newton_cg import NewtonCG, NewtonCGState
+from finitesum.methods.newton.newton_cg import NewtonCG, NewtonCGState, solved_direction
 from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients
@@ -46,9 +46,9 @@ def with_strength(problem: Problem, state: PathState, before: float) -> PathStat
 
 
 def known_direction(problem: Problem, state: PathState) -> Vector | None:
-    """Return the step that a state's model of F asks for, None where it has none yet: the rows are not read."""
+    """Return the step that a state's model of F asks for, None where it has none yet."""
     if isinstance(state, NewtonCGState):
-        return NewtonCG().solved_direction(problem, state)
+        return solved_direction(problem, state)
     if state.factor.size == 0:
         return None
     return direction_of(problem, state, sample_of(problem, state.order[: state.n_sampled]))
