@@ -24,7 +24,8 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.component_sums import hessian_product_on, mean_on, rows_per_component, worthwhile
-from finitesum.methods.newton.newton_cg import ENOUGH, MOST_STEPS, accuracy_of, is_solved, orthant_of
+from finitesum.methods.newton.newton_cg import ENOUGH, MOST_STEPS, accuracy_of, is_solved
+from finitesum.methods.newton.orthants import orthant_of
 from finitesum.methods.newton.subsampling import FIRST_ROWS, GROWTH, permutation
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced_within, begun, redirected
 from finitesum.methods.subproblems.line_search import rounding_of

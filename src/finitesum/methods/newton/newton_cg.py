@@ -9,24 +9,24 @@ with residuals in the norm of the inverse of a power of H's diagonal, as it was 
 Hessian that is shrunk to the diagonal, on dense rows with an l2 penalty alone where some directions vary much more than
 others (`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's
 steps begin: no step is solved more exactly than tol needs. A quadratic, in memory, is solved by steps from all rows that
-are as exact as tol needs, most often one: conjugate gradients that go on gain more than those that begin again. (Accuracies
-by what the last step's quadratic model missed, as Eisenstat and Walker propose, need as many products.) A product with H
-reads the rows once and is charged as a pass of gradients. As long as steps are good it reads, but for the first step, a
-copy in single precision, whose columns stand in the order of how often they are used: those that most rows have lie close
-together, and stay in the cache; with many columns of sparse rows it reads the vector in single precision, too. Acceptance
-of steps, majorants and growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d),
-and on dense rows r (r + d) numbers in single precision.
+are as exact as tol needs, most often one: conjugate gradients that go on gain more than those that begin again; on few
+sparse rows the system is that of the rows where this takes fewer products (`finitesum.methods.newton.row_system`).
+(Accuracies by what the last step's model missed, as Eisenstat and Walker propose, need as many products.) A product reads
+the rows once and is charged as a pass of gradients. As long as steps are good it reads, but for the first step, a copy in
+single precision, whose columns stand in the order of how often they are used: those that most rows have lie close together,
+and stay in the cache; with many columns of sparse rows it reads the vector in single precision, too. Acceptance of steps,
+majorants and growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on
+dense rows r (r + d) numbers in single precision.
 
-From 0, on sparse rows with an l2 penalty and no more rows than columns (of a quadratic: half as many), and unless
-`first_rows` is given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]):
-until tol is met, or more than 300 are left, as the last few went. So it does where rows outnumber columns, unless F is a
-quadratic, with enough of the penalty (q_i phi'' <= 3), 25 entries a row or more and a tol that leaves up to four digits;
-there until more than 30 are left. With an intercept q_i phi'' has to be 0.02 or more, too. So it does, on one thread, on
-dense rows of few directions with enough of the penalty (mean q_i phi'' <= 0.8) that are at most 12 times the columns, where
-tol leaves up to four digits; there until more than 6 epochs are left. Newton's steps go on from there; where F is not below
-its start, they begin with samples. An epoch makes as many visits as there are rows and is charged as a pass, but takes the
-time of two; 34 bytes a row while they last. Epochs run on one thread, and on small data, whose sums need no kernel, only
-where theirs is on disk already.
+From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless F is a quadratic or `first_rows` is
+given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is
+met, or more than 300 are left, as the last few went. So it does where rows outnumber columns, with enough of the penalty
+(q_i phi'' <= 3), 25 entries a row or more and a tol that leaves up to four digits; there until more than 30 are left. With
+an intercept q_i phi'' has to be 0.02 or more, too. So it does, on one thread, on dense rows of few directions with enough
+of the penalty (mean q_i phi'' <= 0.8) that are at most 12 times the columns, where tol leaves up to four digits; there
+until more than 6 epochs are left. Newton's steps go on from there; where F is not below its start, they begin with samples.
+An epoch makes as many visits as there are rows and is charged as a pass, but takes the time of two; 34 bytes a row while
+they last. Epochs run on one thread, and on small data, whose sums need no kernel, only where theirs is on disk already.
 
 On parts elsewhere the first pass takes the steps on samples of the largest part, and on the whole of it, by its worker
 alone (`finitesum.methods.newton.one_part`); where F is higher there than at the start, the run goes on from the start.
@@ -44,14 +44,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, rounded_gram_product
 from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
 from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays
-from finitesum.methods.newton import one_part, row_metric, subsampling
+from finitesum.methods.newton import one_part, row_metric, row_system, subsampling
+from finitesum.methods.newton.orthants import orthant_of
 from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, have_machine_code, next_epoch
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
@@ -69,8 +69,8 @@ from finitesum.problems.linear import Problem
 from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import n_entries
 
-#: Products with H for one step, at most.
-MOST_PRODUCTS = 500
+#: Products with H for one step, at most, and what they leave of the gradient that tol allows.
+MOST_PRODUCTS, NEEDED = 500, 0.6
 
 #: Steps on one sample but the last, and the fraction of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
@@ -93,6 +93,7 @@ class NewtonCGState(NamedTuple):
     metric: RowMetric = RowMetric()  # by some rows, until curvatures change; empty where the diagonal is as good
     dual: DualState = DualState()  # of the epochs; empty before and after them
     cg: ConjugateGradients = ConjugateGradients()  # for the step that is being solved; empty between steps
+    on_rows: ConjugateGradients = ConjugateGradients()  # for the system of the rows, of a quadratic; empty but for it
     order: Indices = np.zeros(0, dtype=np.int64)  # in which the components join the sample
     n_sampled: int = 0  # components of the sample
     n_steps: int = 0  # on this sample
@@ -113,8 +114,8 @@ class NewtonCG(SampledNewton):
     ----------
     first_rows : int >= 1 or "auto"
         Rows of the first sample; n leaves sampling out. "auto" is 2000, or n where F is a quadratic, and lets a run begin
-        with dual coordinate ascent [4], on sparse rows with an l2 penalty, if there are fewer of them than columns (of a
-        quadratic: half as many), or, but for quadratics, it is strong enough, rows have many entries and tol is loose.
+        with dual coordinate ascent [4], on sparse rows with an l2 penalty and another loss, if there are fewer of them than
+        columns, or it is strong enough, rows have many entries and tol is loose.
     n_threads : int >= 1
         Threads that share a pass (not an epoch). The result depends on their number by rounding errors.
 
@@ -149,6 +150,7 @@ class NewtonCG(SampledNewton):
             metric=row_metric.of_shape(r, problem.dim, state.metric.rows.dtype) if r else first.metric,
             dual=DualState(rows, rows, rows, rows, rests, rests) if state.dual.slopes.size and order.size else first.dual,
             cg=ConjugateGradients(point, point, point) if state.cg.residual.size else first.cg,
+            on_rows=ConjugateGradients(rows, rows, rows) if state.on_rows.residual.size else first.on_rows,
             order=order,
         )
 
@@ -176,11 +178,13 @@ class NewtonCG(SampledNewton):
             if state.n_sampled == 0 or (_is_enough(state) and not is_complete):
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
+            if state.on_rows.residual.size > 0 or _has_row_system(problem, state):
+                return self._after_row_system(problem, state, sample)
             if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)
             accuracy = accuracy_of(problem, state) if is_complete else 0.25
             if is_solved(state.cg, accuracy):
-                return self._stepped(problem, state, sample)
+                return self._stepped(problem, state, sample, _found(problem, state))
             for _ in range(_products_a_pass(problem, sample)):
                 state = _multiplied(problem, state, sample, self.n_threads)
                 if is_solved(state.cg, accuracy):
@@ -189,7 +193,8 @@ class NewtonCG(SampledNewton):
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality at the end of a step over all components, where it is known exactly; NaN elsewhere."""
-        return math.nan if state.cg.residual.size > 0 else super().estimate(problem, state)
+        is_within = state.cg.residual.size > 0 or state.on_rows.residual.size > 0
+        return math.nan if is_within else super().estimate(problem, state)
 
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
@@ -255,9 +260,24 @@ class NewtonCG(SampledNewton):
             end[orthant_of(problem, state).signs * end < 0.0] = 0.0
         return end
 
-    def _stepped(self, problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
+    def _after_row_system(self, problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:
+        """Return the state after products of the system of the rows, or at its solution."""
+        run, enough = state.on_rows, NEEDED * max(state.tol, subsampling.LEAST_TOL)
+        if run.residual.size == 0:
+            run = row_system.first_run(problem, state.x)
+        if run.n_products >= MOST_PRODUCTS or row_system.is_solved(problem, run, state.optimality, enough):
+            direction = row_system.point_of(problem, run) - state.x
+            return self._stepped(problem, state._replace(on_rows=ConjugateGradients()), sample, direction)
+        n_before, most = run.n_products, _products_a_pass(problem, sample)
+        while not run.is_over and run.n_products < n_before + most:
+            run = row_system.multiplied(problem, run)
+            if row_system.is_near(run, state.optimality, enough):
+                break
+        n_gradients = state.n_gradients + (run.n_products - n_before) * sample.components.size
+        return state._replace(on_rows=run, n_gradients=n_gradients)
+
+    def _stepped(self, problem: Problem, state: NewtonCGState, sample: Sample, direction: Vector) -> NewtonCGState:
         """Return the state after a step along what conjugate gradients found: the whole of it, or as far as F falls."""
-        direction = _found(problem, state)
         right = orthant_of(problem, state).right
         if not right @ direction > 0.0:  # nothing was found, or rounding errors
             direction = right / _own_diagonal(state)
@@ -275,11 +295,17 @@ def is_quadratic(problem: AnySum) -> bool:
     return isinstance(problem, Problem) and problem.is_smooth and problem.loss.d2_lipschitz() == 0.0
 
 
+def _has_row_system(problem: Problem, state: NewtonCGState) -> bool:
+    """Return whether the first step of a quadratic solves the system of the rows."""
+    is_first = state.n_steps == 0 and state.cg.residual.size == 0  # a quadratic is sampled whole
+    return is_first and is_quadratic(problem) and row_system.is_suited(problem)
+
+
 def accuracy_of(problem: AnySum, state: NewtonCGState) -> float:
     """Return what a step over all components may leave of the gradient."""
     if not (state.optimality > 0.0 and state.first_optimality > 0.0):
         return 0.25
-    needed = 0.6 * max(state.tol, subsampling.LEAST_TOL) / state.optimality
+    needed = NEEDED * max(state.tol, subsampling.LEAST_TOL) / state.optimality
     worthwhile = 0.0 if is_quadratic(problem) else math.sqrt(state.optimality / state.first_optimality)
     return min(0.25, max(worthwhile, needed))
 
@@ -313,25 +339,6 @@ def _majorize_after(problem: Problem, end: End) -> int:
 def _read(problem: Problem, state: NewtonCGState) -> Copy:
     """Return what products are taken with: a copy of the problem, unless curvatures are majorants."""
     return copy_for_products(problem) if state.majorize == Majorize.NONE else Copy(problem, slice(None))
-
-
-class _Orthant(NamedTuple):
-    """Where F is smooth: where coefficients keep their signs."""
-
-    signs: Vector  # of the coefficients, 0 for those that stay 0 and for those without an l1 penalty
-    free: npt.NDArray[np.bool_]  # the coordinates that move
-    right: Vector  # minus the gradient there
-
-
-def orthant_of(problem: AnySum, state: NewtonCGState) -> _Orthant:
-    """Return where F falls first; everything without an l1 penalty."""
-    if problem.is_smooth:
-        return _Orthant(np.zeros(problem.dim), np.ones(problem.dim, dtype=bool), -state.gradient)
-    gradient, thresholds = state.gradient, problem.term.thresholds
-    signs = np.where(state.x == 0.0, -np.sign(gradient) * (np.abs(gradient) > thresholds), np.sign(state.x))
-    signs[thresholds == 0.0] = 0.0
-    free = (signs != 0.0) | (thresholds == 0.0)
-    return _Orthant(signs, free, np.where(free, -(gradient + thresholds * signs), 0.0))
 
 
 def _begun(problem: Problem, state: NewtonCGState, sample: Sample) -> NewtonCGState:

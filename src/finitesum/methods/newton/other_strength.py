@@ -39,7 +39,8 @@ def with_strength(problem: Problem, state: PathState, before: float) -> PathStat
     optimality = problem.term.optimality(state.x, gradient)
     if isinstance(state, NewtonCGState):
         state = state._replace(gradient=gradient, optimality=optimality)
-        return state._replace(diagonal=np.zeros(0), metric=RowMetric(), cg=ConjugateGradients(), n_steps=0)
+        none = ConjugateGradients()
+        return state._replace(diagonal=np.zeros(0), metric=RowMetric(), cg=none, on_rows=none, n_steps=0)
     factor, shift = factor_of(problem, state.hessian, problem.term.ridge, state.shift)
     state = state._replace(gradient=gradient, optimality=optimality, factor=factor, shift=shift)
     return state._replace(pairs=no_pairs(problem.dim), gradient_ratio=math.nan)

@@ -82,10 +82,6 @@ MOST_COUPLED, LEAST_COUPLED = 3.0, 0.02
 #: outnumber columns, where they do not, and on dense rows.
 ENDS, ENDS_WIDE, ENDS_DENSE = (5, 30.0), (20, 300.0), (3, 6.0)
 
-#: Sparse rows of the squared loss for each column up to which epochs are worth it: conjugate gradients have it in one step,
-#: which takes long where a weak penalty holds many columns that rows say nothing of.
-MOST_ROWS_OF_SQUARES = 0.5
-
 #: Entries of a sparse row from which epochs are worth it where rows outnumber columns: a visit takes a hundred nanoseconds
 #: beside them, so that an epoch over six entries a row takes the time of ten passes.
 FEWEST_ENTRIES = 25.0
@@ -273,16 +269,15 @@ def are_slow(problem: Problem, memory: DualState, tol: float) -> bool:
 def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
     """Return the memory before the first epoch, from 0; an empty one where epochs are not worth it.
 
-    They are with a smooth loss, an l2 penalty without an l1 penalty, weights or a constraint, on sparse rows that are no
-    more than the columns (with the squared loss: half of them), on longer ones with enough of the penalty and of entries
-    where tol leaves them few digits, and on dense ones that are not small, where it does.
+    They are with a smooth loss but the squared one, an l2 penalty without an l1 penalty, weights or a constraint, on sparse
+    rows that are no more than the columns, on longer ones with enough of the penalty and of entries where tol leaves them
+    few digits, and on dense ones that are not small, where it does.
     """
     ridge, bound, n = problem.term.ridge, problem.loss.curvature_bound(), problem.n_rows
     is_suited = problem.is_smooth and not problem.term.has_weights and not is_parted(problem)
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return DualState()
-    has_one_step = problem.rows.is_sparse() and problem.loss.d2_lipschitz() == 0.0  # by conjugate gradients
-    if has_one_step and n > MOST_ROWS_OF_SQUARES * problem.rows.n_columns:
+    if problem.loss.d2_lipschitz() == 0.0:  # one step of conjugate gradients
         return DualState()
     if not ((problem.rows.is_sparse() and is_wide(problem)) or _are_few(problem, tol)):
         return DualState()

@@ -1,0 +1,136 @@
+r"""Least squares with an l2 penalty on fewer rows than columns: conjugate gradients for the n x n system of the rows.
+
+The minimiser of F(w, b) = sum_i p_i k (x_i'w + b + c_i)^2 / 2 + l2 ||w||^2 / 2, with phi'_i = k c_i at 0, is
+
+    w = X'R (I - u u') v / l2,    (A A' + I) v = -(I - u u') R c,    A = (I - u u') R X / sqrt(l2),    R = diag(p_i k)^(1/2)
+
+with u = diag(R) / ||diag(R)||, and 0 where there is no intercept; b is the best one for w. A residual r of the system
+is the gradient -X'R r, so that the gradient falls with it. A A' has the eigenvalues of A'A but the d - n that are 0, which
+no preconditioner by columns leaves together with the penalty's: where the penalty is weak, conjugate gradients in d
+variables take two to ten times as many products with one as without, and rows are a preconditioner in their place, the
+diagonal of A A' + I. A product reads the rows twice.
+"""
+
+import math
+
+import numpy as np
+
+from finitesum.core.arrays import Vector
+from finitesum.evaluation.row_products import combination, gram_diagonal, predictions, squares_of_rows
+from finitesum.losses.arrays import in_arrays
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
+from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered
+from finitesum.problems.partitioned import is_parted
+
+#: By how much a mean column is outdone, its power of rows and that of columns by rows, from which rows are taken: with q
+#: the mean p_i k ||x_i||^2 / l2 of the rows and s that of the columns' sums, by themselves, rows take fewer products where
+#: (1 + q)^(3/2) (d / n)^(4/5) > 4 (1 + s). Of 240 random problems of six families half were fitted to; of the others the
+#: choice takes more than 1.3 times the products of the better one on 1%, columns alone on 36%.
+OUTDONE, BY_ROWS, BY_WIDTH = 4.0, 1.5, 0.8
+
+
+def is_suited(problem: Problem) -> bool:
+    """Return whether the system of the rows is solved in the place of Newton's, given that the loss is squared."""
+    is_wide = problem.rows.is_sparse() and problem.n_rows < problem.rows.n_columns
+    if not (is_wide and problem.is_smooth and problem.term.ridge > 0.0) or problem.term.has_weights or is_parted(problem):
+        return False
+    of_rows, of_columns = _couplings(problem)
+    width = problem.rows.n_columns / problem.n_rows
+    return bool((1.0 + of_rows) ** BY_ROWS * width**BY_WIDTH > OUTDONE * (1.0 + of_columns))
+
+
+@remembered
+def _couplings(problem: Problem) -> tuple[float, float]:
+    """Return q and s: see `OUTDONE`."""
+    factor = problem.loss.curvature_bound() / problem.term.ridge
+    sums = gram_diagonal(problem, np.ones(problem.n_rows, dtype=np.float32))[: problem.rows.n_columns]
+    total = float(sums.sum())
+    if not 0.0 < total < math.inf:
+        return 0.0, 0.0
+    return factor * total / problem.n_rows, factor * float(sums @ sums) / total
+
+
+def first_run(problem: Problem, x: Vector) -> ConjugateGradients:
+    """Return the run before its first product: from v = 0, or from the slopes at x where these leave less."""
+    slopes = in_arrays(problem.loss).d1(problem.offsets, problem.targets)
+    right = -_centred(problem, _roots(problem) * slopes / problem.loss.curvature_bound())
+    run = begun(right, right / _diagonal_of_system(problem))
+    if not x.any():
+        return run
+    slopes = in_arrays(problem.loss).d1(predictions(problem, x) + problem.offsets, problem.targets)
+    first = -_centred(problem, _roots(problem) * slopes / problem.loss.curvature_bound())
+    left = right - _product(problem, first)
+    there = begun(left, left / _diagonal_of_system(problem))._replace(solution=first)
+    return there if there.size < run.size else run
+
+
+def multiplied(problem: Problem, run: ConjugateGradients) -> ConjugateGradients:
+    """Return the run after a product."""
+    run = advanced(run, _product(problem, run.direction))
+    return run if run.is_over else redirected(run, run.residual / _diagonal_of_system(problem))
+
+
+def is_near(run: ConjugateGradients, first: float, enough: float) -> bool:
+    """Return whether the residual has fallen as far as the gradient has to, from a first norm to what is enough."""
+    return first * math.sqrt(run.size / run.start) <= enough if run.start > 0.0 else True
+
+
+def is_solved(problem: Problem, run: ConjugateGradients, first: float, enough: float) -> bool:
+    """Return whether the gradient is small enough, or products lead no further."""
+    return run.is_over or (is_near(run, first, enough) and _gradient_norm(problem, run) <= enough)
+
+
+def _gradient_norm(problem: Problem, run: ConjugateGradients) -> float:
+    """Return the norm of the gradient at the point that a run has found."""
+    return float(np.linalg.norm(_coefficients(problem, run.residual)))
+
+
+def point_of(problem: Problem, run: ConjugateGradients) -> Vector:
+    """Return the point (w, b) that a run has found."""
+    point = _coefficients(problem, run.solution) / problem.term.ridge
+    if problem.has_intercept:
+        slopes = in_arrays(problem.loss).d1(predictions(problem, point) + problem.offsets, problem.targets)
+        curvature = problem.loss.curvature_bound()
+        point[-1] = -float(problem.weights @ slopes) / (curvature * float(problem.weights.sum()))
+    return point
+
+
+def _roots(problem: Problem) -> Vector:
+    """Return the diagonal of R."""
+    return np.asarray(np.sqrt(problem.loss.curvature_bound() * problem.weights))
+
+
+def _centred(problem: Problem, numbers: Vector) -> Vector:
+    """Return (I - u u') times a vector, which may be changed."""
+    if problem.has_intercept:
+        roots = _roots(problem)
+        numbers -= (float(roots @ numbers) / float(roots @ roots)) * roots
+    return numbers
+
+
+def _coefficients(problem: Problem, numbers: Vector) -> Vector:
+    """Return X'R (I - u u') times a vector, with 0 for the intercept."""
+    found = combination(problem, _roots(problem) * _centred(problem, numbers.copy()))
+    found[problem.rows.n_columns :] = 0.0
+    return found
+
+
+def _product(problem: Problem, numbers: Vector) -> Vector:
+    """Return (A A' + I) times a vector."""
+    along = predictions(problem, _coefficients(problem, numbers))
+    return numbers + _centred(problem, _roots(problem) * along) / problem.term.ridge
+
+
+@remembered
+def _diagonal_of_system(problem: Problem) -> Vector:
+    """Return the diagonal of A A' + I, with an intercept but for what u u' takes of it by rows of much weight."""
+    squares = squares_of_rows(problem)
+    if problem.has_intercept:
+        squared_roots = _roots(problem) ** 2
+        mean = combination(problem, squared_roots / squared_roots.sum())
+        mean[problem.rows.n_columns :] = 0.0
+        squares = np.maximum(squares - 2.0 * predictions(problem, mean) + float(mean @ mean), 0.0)
+    found = 1.0 + _roots(problem) ** 2 * squares / problem.term.ridge
+    found[~np.isfinite(found)] = math.inf
+    return np.asarray(found)
