@@ -23,11 +23,12 @@ from finitesum.methods.newton.coordinate_descent import CoordinateDescent
 from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.lbfgs import LBFGS
 from finitesum.methods.newton.multinomial_lbfgs import MultinomialLBFGS
+from finitesum.methods.newton.multinomial_newton import MultinomialNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.penalties import elastic_net
-from finitesum.running import class_paths, few_rows_paths, rough_paths, together
+from finitesum.running import class_paths, class_products, few_rows_paths, rough_paths, together
 
 CHEAP = {"solver": "newton"}
 
@@ -272,6 +273,8 @@ CLASSES = {
     "no cheap Hessian": {"n": 200, "d": 6, "most": 0},
     "products of all columns": {"d": 6, "most": 0, "method": MultinomialLBFGS(), "weighted": True, "offsets": True},
     "products, csr": {"d": 20, "most": 0, "method": MultinomialLBFGS(), "sparse": True},
+    "products of Hessians": {"d": 6, "most": 0, "method": MultinomialNewton("cg"), "weighted": True, "offsets": True},
+    "products of Hessians, wide csr": {"n": 60, "d": 100, "most": 0, "sparse": True},
     "l1": {"l1_ratio": 1.0, "Cs": [0.01, 1.0]},
 }
 
@@ -326,6 +329,18 @@ def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkey
     exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
+@pytest.mark.parametrize("most", [0, 4])
+def test_a_strength_that_products_of_hessians_do_not_solve_is_solved_alone(most, monkeypatch):
+    X, y = classes_of(3)
+    Cs = np.logspace(-2, 2, 4)
+    monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
+    monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
+    monkeypatch.setattr(class_products, "MOST_STEPS", most)
+    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < (2e-3 if most else 1e-6)
 
 
 @pytest.mark.parametrize("most", [0, 4])

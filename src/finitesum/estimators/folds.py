@@ -2,10 +2,11 @@
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
 Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with few rows
-(`finitesum.running.few_rows_paths`), with several classes (`finitesum.running.class_paths`), and what is left with two
-(`finitesum.running.rough_paths`): on many sparse columns, or with few rows for each column. Which of these it is depends on
-the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all rows begins at the mean of the
-folds' solutions, which is as near to its own as 1/n, where each fold's is as near as sqrt(1/n).
+(`finitesum.running.few_rows_paths`), with several classes (`finitesum.running.class_paths`), and what is left, on many
+sparse columns, or with few rows for each column (`finitesum.running.rough_paths`, `finitesum.running.class_products`).
+Which of these it is depends on the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all
+rows begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as
+sqrt(1/n).
 """
 
 from copy import copy
@@ -37,6 +38,7 @@ from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
+from finitesum.running.class_products import solve_classes_by_products
 from finitesum.running.driver import Result, as_seed
 from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
 from finitesum.running.rough_paths import solve_roughly
@@ -101,6 +103,8 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
         paths = _of_classes(estimator, problem, data, folds, Cs)
     elif is_free and isinstance(choice.method, MultinomialLBFGS) and has_products(problem):
         paths = _of_classes_roughly(estimator, problem, data, folds, Cs)
+    elif is_free:
+        is_rough = True
     if paths is None:
         by_itself = _roughly if is_rough else _alone
         paths = map_tasks(lambda fold: by_itself(estimator, data, fold, Cs), folds, estimator.n_threads)
@@ -130,14 +134,16 @@ def _may_be_rough(problem: Problem, Cs: Vector) -> bool:
 
 
 def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
-    """Return the path of a fold to parts of a standard error: see `_may_be_rough`."""
+    """Return the path of a fold with an l2 penalty throughout to parts of a standard error."""
     part = copy(fold.part)
     part.X = data.X[fold.train]
     alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
     (first,) = estimator._problems(part, alphas[0])
     problems = [with_alpha(estimator, with_zeros(first), alpha) for alpha in alphas]
+    start, total, tol = np.zeros(first.dim), part.total_weight, float(estimator.tol)
     with limited_blas(1):
-        known = solve_roughly(problems, np.zeros(first.dim), part.total_weight, float(estimator.tol), ACCURACY)
+        solve = solve_classes_by_products if first.n_outputs > 1 else solve_roughly
+        known = solve(problems, start, total, tol, ACCURACY)
     path = Path(known.points, known.n_passes, [])
     if known.is_solved.all():
         return path

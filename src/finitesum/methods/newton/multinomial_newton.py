@@ -139,7 +139,7 @@ class MultinomialNewton(SumMethod):
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
         """Return the state before the first step: scores and gradient at the start."""
-        return _state_at(problem, x0.copy(), problem.n_components, 0)._replace(tol=tol)
+        return state_at(problem, x0.copy(), problem.n_components, 0)._replace(tol=tol)
 
     def template(self, problem: Problem, first: MultinomialState, state: MultinomialState) -> MultinomialState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
@@ -157,14 +157,14 @@ class MultinomialNewton(SumMethod):
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
         if self.solver == "exact" or (self.solver == "auto" and is_cheap(problem)):
-            return _stepped(problem, state, _exact(problem, state), problem.n_components)
+            return stepped_along(problem, state, _exact(problem, state), problem.n_components)
         if state.cg.residual.size == 0:
-            state = _begun(problem, state)
+            state = begun_step(problem, state)
         for _ in range(_products_a_pass(problem)):
-            if _is_solved(problem, state):
+            if is_solved(problem, state):
                 direction = state.direction + state.cg.solution
-                return _stepped(problem, state, direction if direction.any() else state.cg.direction, 0)
-            state = _multiplied(problem, state)
+                return stepped_along(problem, state, direction if direction.any() else state.cg.direction, 0)
+            state = multiplied(problem, state)
         return state
 
     def estimate(self, problem: Problem, state: MultinomialState) -> float:
@@ -192,7 +192,7 @@ def _exact(problem: Problem, state: MultinomialState) -> Vector:
     return -divided(problem, ClassFactor(raised_factor(hessian, 0.0)[0]), state.gradient)
 
 
-def _state_at(
+def state_at(
     problem: Problem, w: Vector, n_gradients: int, n_hessians: int, *, is_extended: bool = False
 ) -> MultinomialState:
     """Return the state between two steps; its gradient is summed in extended precision if asked for."""
@@ -207,7 +207,7 @@ def _state_at(
     return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
 
-def _begun(problem: Problem, state: MultinomialState) -> MultinomialState:
+def begun_step(problem: Problem, state: MultinomialState) -> MultinomialState:
     """Return the state with conjugate gradients begun for the next step, preconditioned by a diagonal."""
     curvatures = several.curvatures_by_row(problem, state.scores)
     diagonals = _preconditioner(problem, curvatures, is_factored=False)
@@ -225,17 +225,17 @@ def _products_a_pass(problem: Problem) -> int:
     return min(max(n, 1), MOST_AT_ONCE)
 
 
-def _is_solved(problem: Problem, state: MultinomialState) -> bool:
+def is_solved(problem: Problem, state: MultinomialState) -> bool:
     """Return whether H p = -g is solved to the accuracy that Newton's method needs here, or cannot be solved better."""
     left = math.sqrt(sum_of_squares(state.cg.residual))
     return state.cg.is_over or state.cg.n_products == problem.dim or left <= state.enough
 
 
-def _multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
+def multiplied(problem: Problem, state: MultinomialState) -> MultinomialState:
     """Return the state after a product with H; after some products the preconditioner is that with factors."""
     cg = advanced(state.cg, several.hessian_product(problem, state.curvatures, state.cg.direction))
     state = state._replace(cg=cg, n_gradients=state.n_gradients + problem.n_components)
-    if _is_solved(problem, state):
+    if is_solved(problem, state):
         return state
     dim = problem.rows.dim()
     n_plain = PLAIN_PRODUCTS + int(0.3 * dim**2 / problem.n_rows)
@@ -251,7 +251,7 @@ def _has_small_factors(problem: Problem) -> bool:
     return bool(dim <= MOST_FACTORED and dim**2 <= NUMBERS_OF_FACTOR * n_entries(problem.rows))
 
 
-def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
+def stepped_along(problem: Problem, state: MultinomialState, direction: Vector, n_hessians: int) -> MultinomialState:
     """Return the state after a step along the direction: the first t = 1, 1/2, 1/4, ... that brings F down enough, or 0."""
     direction = kept_mean(problem, direction)
     line = state.scores, several.changes_by_row(problem, direction)
@@ -264,10 +264,10 @@ def _stepped(problem: Problem, state: MultinomialState, direction: Vector, n_hes
     t, _ = halved(objective, state.objective, predicted, problem.n_rows)
     is_hidden = -predicted <= rounding_of(state.objective, problem.n_rows)
     counts = state.n_gradients + problem.n_components, state.n_hessians + n_hessians
-    after = _state_at(problem, state.x + t * direction, *counts)
+    after = state_at(problem, state.x + t * direction, *counts)
     found = Measures(after.objective, float(np.linalg.norm(after.gradient)), after.gradient)
     if is_hidden and is_rounded_by_norms(problem, after.x, found):
-        after = _state_at(problem, after.x, *counts, is_extended=True)
+        after = state_at(problem, after.x, *counts, is_extended=True)
     return after._replace(tol=state.tol)
 
 

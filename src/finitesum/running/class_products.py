@@ -1,0 +1,114 @@
+"""The path of a fold with several classes by products alone: solutions for falling strengths, to parts of a standard error.
+
+Steps are Newton's by conjugate gradients (`MultinomialNewton`), each solved to a part of its gradient. A strength begins
+with the iterate, scores and gradient of the one before, or at the point to which the last two solutions lead, on a line
+over the logarithm of the strength. It is solved by the rule of `finitesum.running.together`: what the step at hand, which
+leads to the point that is returned, is likely to leave of itself is a part of a standard error.
+"""
+
+import math
+
+import numpy as np
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.evaluation import outputs as several
+from finitesum.methods.newton.multinomial_newton import (
+    MultinomialNewton,
+    MultinomialState,
+    begun_step,
+    is_solved,
+    kept_mean,
+    multiplied,
+    state_at,
+    stepped_along,
+)
+from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients
+from finitesum.problems.linear import Problem
+from finitesum.running.rough_paths import RoughPath
+
+#: Steps and products of a strength, after which the rest is left to others.
+MOST_STEPS, MOST_PRODUCTS = 50, 1000
+
+#: What conjugate gradients leave of the gradient, and of the error at most, about: in the norm of the inverse Hessian more
+#: is left.
+LEFT, OF_ERROR = 0.03, 0.1
+
+#: Up to which ratio of the last two steps what a step leaves is told by it.
+SURE = 0.5
+
+
+def solve_classes_by_products(
+    problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float
+) -> RoughPath:
+    """Return the solutions of problems of several classes that differ in the strength of an l2 penalty, which falls.
+
+    The arguments are those of `finitesum.running.rough_paths.solve_roughly`.
+    """
+    first, m = problems[0], len(problems)
+    found = RoughPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
+    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    state, n_known = MultinomialNewton("cg").init(first, start, tol), 0
+    for k, problem in enumerate(problems):
+        if k >= 1:
+            state = _with_penalty(problem, problems[k - 1], state)
+        if k >= 2:
+            state = _further(problems[k - 2 : k + 1], state, found.points[k - 2 : k])
+        state, end = _solved(problem, state, enough, accuracy)
+        found.n_passes[k] = (state.n_gradients - n_known) / first.n_components
+        n_known = state.n_gradients
+        if end is None:
+            break
+        found.points[k], found.is_solved[k] = end, True
+    return found
+
+
+def _with_penalty(problem: Problem, last: Problem, state: MultinomialState) -> MultinomialState:
+    """Return the last problem's state, between two steps, as one of a problem with another strength of its penalty."""
+    more = problem.term.quadratic - last.term.quadratic
+    objective = state.objective + 0.5 * float(more @ state.x**2)
+    return state._replace(gradient=state.gradient + more * state.x, objective=objective)
+
+
+def _further(problems: list[Problem], state: MultinomialState, points: Matrix) -> MultinomialState:
+    """Return the state at the point to which the last two solutions lead, if F is less there and strengths tell it."""
+    ridges = [problem.term.ridge for problem in problems]
+    earlier, last, now = (math.log(ridge) if ridge > 0.0 else -math.inf for ridge in ridges)
+    if last == earlier or now == -math.inf:
+        return state
+    problem, end = problems[2], points[1] + (now - last) / (last - earlier) * (points[1] - points[0])
+    direction = end - state.x
+    line = state.scores, several.changes_by_row(problem, direction)
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = several.objective_along(problem, state.x, direction, line, 1.0)
+    if not value < state.objective:
+        return state
+    return state_at(problem, end, state.n_gradients + problem.n_components, state.n_hessians)._replace(tol=state.tol)
+
+
+def _solved(
+    problem: Problem, state: MultinomialState, enough: float, accuracy: float
+) -> tuple[MultinomialState, Vector | None]:
+    """Return the state before the step that leads to the solution, and the solution, None where there is none."""
+    before, n_first = math.nan, state.n_gradients  # the squared decrement before the last step, where that was a whole one
+    for _ in range(MOST_STEPS):
+        size = float(np.linalg.norm(state.gradient))
+        if size <= state.tol:
+            return state, state.x
+        run = begun_step(problem, state)._replace(enough=LEFT * size)
+        while not is_solved(problem, run):
+            run = multiplied(problem, run)
+        direction = kept_mean(problem, run.direction + run.cg.solution)
+        squared = -float(state.gradient @ direction)
+        state = state._replace(n_gradients=run.n_gradients)
+        if not squared > 0.0 or state.n_gradients > n_first + MOST_PRODUCTS * problem.n_components:
+            break
+        ratio = math.sqrt(squared / before)
+        left = max(ratio, OF_ERROR) if ratio < SURE else 1.0
+        if left**2 * squared <= enough**2:
+            moved = several.score_changes(problem, direction)
+            if left**2 * float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
+                return state, state.x + direction
+        after = stepped_along(problem, state, direction, 0)
+        before = squared if np.array_equal(after.x, state.x + direction) else math.nan
+        state = after
+    return state._replace(cg=ConjugateGradients()), None
