@@ -7,6 +7,7 @@ visit many components. In tests of estimators, slow ones and those marked `as_ch
 on small data over arrays.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -21,6 +22,12 @@ COMPILED = ("core", "methods/newton")
 
 #: Folders of tests whose kernels run in the form that a user's process chooses.
 AS_CHOSEN = ("estimators",)
+
+
+def pytest_collection_finish():
+    """Take what was collected, which stays to the end, out of the sight of all collections of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

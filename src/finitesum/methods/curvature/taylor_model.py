@@ -297,12 +297,24 @@ def _add_outer_product(vector: Vector, weight: float, y: Vector, out: Vector) ->
         out[j] += factor * vector[j]
 
 
+def _add_outer_products(vectors: Matrix, weights: Vector, n: int, y: Vector, out: Vector) -> None:
+    """Add sum_k weight_k v_k (v_k'y) over the first n vectors to out."""
+    if n > 0:
+        first = vectors[:n, : y.size]
+        out += (weights[:n] * (first @ y)) @ first
+
+
+@compiled_form(of=_add_outer_products)
+def _compiled_outer_products(vectors: Matrix, weights: Vector, n: int, y: Vector, out: Vector) -> None:
+    for k in range(n):
+        _add_outer_product(vectors[k], weights[k], y, out)
+
+
 @kernel_part
 def curvature_product(model: OpenModel, y: Vector, out: Vector) -> None:
     """Write H y to out; both have the padded length."""
     multiply(model.hessian, y, out)
-    for k in range(model.n_waiting[0]):
-        _add_outer_product(model.vectors[k], model.weights[k], y, out)
+    _add_outer_products(model.vectors, model.weights, model.n_waiting[0], y, out)
 
 
 @kernel_part
