@@ -39,7 +39,7 @@ from finitesum.methods.auto.corner_costs import features_of, typical_seconds
 from finitesum.methods.auto.corners import matrices_of
 from finitesum.methods.auto.outputs import FEW_OF_OUTPUTS, with_label
 from finitesum.methods.base import is_suited, label_of
-from finitesum.methods.cost_model import hessian_sample
+from finitesum.methods.cost_model import has_few_rows, hessian_sample
 from finitesum.problems.input import stored_well
 
 TABLE = RESULTS / "auto_choice.csv"
@@ -87,8 +87,12 @@ INDEPENDENT_CLASSES, OF_CLASSES_TOO = 8000, {"fit": "independent", "check": "bin
 #: The first of the draws with losses of a mean on such columns.
 INDEPENDENT_MEANS = 9000
 
+#: The first of the draws with the squared loss and an l2 penalty, of all families of their half but the independent ones,
+#: and what is compared there.
+SQUARES, OF_SQUARES = 10_000, ("newton", "newton-cg")
+
 #: Kinds of draws that regrets are shown of.
-KINDS = ("l2", "l1", "quadratic l1", "corners", "classes")
+KINDS = ("l2", "squares", "l1", "quadratic l1", "corners", "classes")
 
 #: Runs that are measured of a method on a draw, and those at most that compile and are not.
 N_RUNS, MOST_COMPILED = 2, 4
@@ -207,13 +211,13 @@ MAKERS: dict[str, Any] = {
 def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     """Return draw k in words, what `Problem.linear` is given, and tol."""
     rng = np.random.default_rng([list(FAMILIES).index(half), k])
-    family = FAMILIES[half][k % 4] if k < INDEPENDENT else OF_INDEPENDENT[k % 2]
+    family = OF_INDEPENDENT[k % 2] if INDEPENDENT <= k < SQUARES else FAMILIES[half][k % 4]
     has_classes = CLASSES <= k < WITH_L1 or INDEPENDENT_CLASSES <= k < INDEPENDENT_MEANS
     family = OF_CLASSES_TOO[half] if has_classes and k >= INDEPENDENT_CLASSES else family
     X = MAKERS[family](rng, k >= TALL if k < OF_MEANS else k // 4 % (2 if k < CORNERS else 4 if k < CLASSES else 8) == 1)
     if has_classes:
         return _with_classes(rng, family, X)
-    of_means = k // 16 % 3 == 2 if WITH_L1 <= k < QUADRATIC else OF_MEANS <= k < CORNERS or k >= INDEPENDENT_MEANS
+    of_means = k // 16 % 3 == 2 if WITH_L1 <= k < QUADRATIC else OF_MEANS <= k < CORNERS or INDEPENDENT_MEANS <= k < SQUARES
     X = X * (3.0 / float(np.abs(X).max())) if of_means else X  # so that exp does not overflow
     n, d = X.shape
     signal = X @ rng.standard_normal(d)
@@ -226,7 +230,7 @@ def drawn(half: str, k: int) -> tuple[str, dict[str, Any], float]:
     loss = "hinge" if kind == "hinge" else str(rng.choice(SMOOTH_LOSSES))
     C, tol = float(rng.choice([0.01, 1.0, 100.0])), float(rng.choice([1e-3, 1e-6, 1e-8]))
     if k >= INDEPENDENT:
-        kind, loss = "l2", str(rng.choice(SMOOTH_LOSSES))
+        kind, loss = "l2", "squared" if k >= SQUARES else str(rng.choice(SMOOTH_LOSSES))
         C, tol = float(10 ** rng.uniform(-2.5, 2.5)), float(10.0 ** -rng.uniform(2.0, 8.0))
     elif k >= WITH_L1:
         kind, loss = str(rng.choice(["l1", "l1", "elastic-net"])), str(rng.choice(SMOOTH_LOSSES))
@@ -285,8 +289,11 @@ def _fits(problem: Problem, name: str) -> bool:
         return False
     if name in OF_L1 and not problem.term.has_l1:
         return False
+    if _kind_of(problem) == "squares" and name not in OF_SQUARES:
+        return False
     n, d = problem.n_rows, problem.dim
-    order = min(n, d) if name == "interior-point" and not problem.term.has_l1 else d
+    may_be_of_rows = name == "interior-point" or _kind_of(problem) == "squares"
+    order = min(n, d) if may_be_of_rows and not problem.term.has_l1 else d
     by_matrix = name in ("newton", "lazy-newton", "interior-point", "semismooth-newton")
     return not by_matrix or (order <= 3000 and (problem.rows.is_sparse() or n * order * order <= 3e10))
 
@@ -439,14 +446,15 @@ def _kind_of(problem: Problem) -> str:
         return "classes"
     if not problem.loss.is_smooth():
         return "corners"
+    is_quadratic = problem.loss.d2_lipschitz() == 0.0
     if not problem.term.has_l1:
-        return "l2"
-    return "quadratic l1" if problem.loss.d2_lipschitz() == 0.0 else "l1"
+        return "squares" if is_quadratic else "l2"
+    return "quadratic l1" if is_quadratic else "l1"
 
 
 def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
     """Return those of the half that is fitted to, by kind and method; a method that was given up counts by its limit."""
-    found: dict[str, dict[str, list[Observation]]] = {"l2": {}, "l1": {}, "quadratic l1": {}, "classes": {}}
+    found: dict[str, dict[str, list[Observation]]] = {kind: {} for kind in KINDS if kind != "corners"}
     for (half, k), lines in read(table).items():
         if half != "fit" or CORNERS <= k < CLASSES:
             continue
@@ -460,7 +468,9 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
                 continue
             if name == "lbfgs" and "redundancy" not in known:  # which it is not compared for
                 continue
-            needs_all = name == "lbfgs" or problem.n_outputs > 1
+            if name == "newton" and _kind_of(problem) == "squares" and has_few_rows(problem):  # which has prices of its own
+                continue
+            needs_all = name == "lbfgs" or problem.n_outputs > 1 or _kind_of(problem) == "squares"
             features = {key: value for key, value in known.items() if needs_all or key != "redundancy"}
             line = lines[name]
             units = [forecasts.Counts(*row) for row in np.eye(3)]

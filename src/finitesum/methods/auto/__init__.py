@@ -59,6 +59,9 @@ SURE = 1.5
 #: for it: in 138 draws it took 0.4 to 1.4 times as long as Newton's method by conjugate gradients, 0.8 in the middle.
 FEW_ENTRIES = 1e5
 
+#: Passes that each of several targets takes beside the factor that they share.
+OWN_PASSES = 3.0
+
 #: Methods that are compared by forecasts and have no matrix of all columns, and those that share no threads.
 NO_MATRIX = "newton-cg", "lbfgs", "working-set-newton", "coordinate-descent", "dual-ascent"
 WITHOUT_THREADS = "newton", "coordinate-descent", "dual-ascent"
@@ -125,11 +128,12 @@ def _for_quadratic(problem: Problem, shape: str, options: dict[str, Any], tol: f
     """Return one step of Newton's method, or conjugate gradients where a factor is likely to take longer."""
     by_one_step = Choice(as_method("newton"), f"{shape}: a quadratic is one step of Newton's method")
     costs = costs_of(problem)
-    of_step = 1e-9 * (problem.n_rows * costs.hessian + costs.factor) / problem.n_sharing
-    if of_step <= FEW_CALLS or is_parted(problem):
+    if 1e-9 * (problem.n_rows * costs.hessian + costs.factor) / problem.n_sharing <= FEW_CALLS or is_parted(problem):
         return by_one_step
-    if has_few_rows(problem):
-        of_step = forecasts.forecast("newton", problem, tol)
+    of_step = forecasts.forecast("newton", problem, tol)
+    if problem.n_sharing > 1:
+        own = 1e-9 * (OWN_PASSES * problem.n_rows * costs.gradient + 2.0 * problem.dim**2)
+        of_step = of_step / problem.n_sharing + own
     of_products = forecasts.forecast("newton-cg", problem, tol)
     if begun == "newton" or (of_step <= of_products and begun != "newton-cg"):
         return by_one_step
