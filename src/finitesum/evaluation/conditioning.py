@@ -15,7 +15,7 @@ from finitesum.evaluation.rounding import gradient_rounding
 from finitesum.evaluation.row_products import gram_diagonal
 from finitesum.problems.finite_sum import AnyProblem
 from finitesum.problems.linear import Problem
-from finitesum.problems.memory import remembered
+from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import n_entries, some_rows, to_matrix
 
 #: What is reported: a factor between columns' sizes, a condition number of the scaled Hessian, and rounding errors
@@ -31,7 +31,7 @@ COMPARED_NUMBERS, LEAST_COMPARED, MOST_COMPARED = 2e5, 32.0, 128.0
 EPSILON = float(np.finfo(np.float64).eps)
 
 
-@remembered
+@remembered_of_rows
 def redundancy_of(problem: Problem) -> float:
     """Return about tr(R^2) / tr(R), R being the second moments of the columns, each divided by its root mean square.
 

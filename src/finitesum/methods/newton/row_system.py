@@ -20,7 +20,7 @@ from finitesum.evaluation.row_products import combination, gram_diagonal, predic
 from finitesum.losses.arrays import in_arrays
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.problems.linear import Problem
-from finitesum.problems.memory import remembered
+from finitesum.problems.memory import remembered, remembered_of_rows
 from finitesum.problems.partitioned import is_parted
 
 #: By how much a mean column is outdone, its power of rows and that of columns by rows, from which rows are taken: with q
@@ -40,15 +40,18 @@ def is_suited(problem: Problem) -> bool:
     return bool((1.0 + of_rows) ** BY_ROWS * width**BY_WIDTH > OUTDONE * (1.0 + of_columns))
 
 
-@remembered
 def _couplings(problem: Problem) -> tuple[float, float]:
     """Return q and s: see `OUTDONE`."""
-    factor = problem.loss.curvature_bound() / problem.term.ridge
+    factor, (of_rows, of_columns) = problem.loss.curvature_bound() / problem.term.ridge, _mean_sums(problem)
+    return factor * of_rows, factor * of_columns
+
+
+@remembered_of_rows
+def _mean_sums(problem: Problem) -> tuple[float, float]:
+    """Return the mean p_i ||x_i||^2 of the rows, and the mean of the columns' sums of p_i x_ij^2 by themselves."""
     sums = gram_diagonal(problem, np.ones(problem.n_rows, dtype=np.float32))[: problem.rows.n_columns]
     total = float(sums.sum())
-    if not 0.0 < total < math.inf:
-        return 0.0, 0.0
-    return factor * total / problem.n_rows, factor * float(sums @ sums) / total
+    return (total / problem.n_rows, float(sums @ sums) / total) if 0.0 < total < math.inf else (0.0, 0.0)
 
 
 def first_run(problem: Problem, x: Vector) -> ConjugateGradients:
