@@ -470,7 +470,7 @@ def observations(table: Path) -> dict[str, dict[str, list[Observation]]]:
                 continue
             if name == "newton" and _kind_of(problem) == "squares" and has_few_rows(problem):  # which has prices of its own
                 continue
-            needs_all = name == "lbfgs" or problem.n_outputs > 1 or _kind_of(problem) == "squares"
+            needs_all = name == "lbfgs" or problem.n_outputs > 1
             features = {key: value for key, value in known.items() if needs_all or key != "redundancy"}
             line = lines[name]
             units = [forecasts.Counts(*row) for row in np.eye(3)]

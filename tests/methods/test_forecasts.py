@@ -127,11 +127,9 @@ def test_every_figure_is_that_of_a_feature():
     for l1_ratio, loss in ((0.0, "logistic"), (1.0, "logistic"), (0.0, "squared"), (1.0, "squared")):
         problem, _ = make_pair(loss=loss, l1_ratio=l1_ratio)
         features = forecasts.features_of(problem, 1e-6)
-        knows_redundancy = problem.is_smooth and loss == "squared"
         for name in forecasts.known_methods(problem):
             figures = forecasts._figures(name, problem)
-            is_left_out = name != "lbfgs" and not knows_redundancy
-            assert set(figures["effects"]) == set(features) - ({"redundancy"} if is_left_out else set())
+            assert set(figures["effects"]) == set(features) - ({"redundancy"} if name != "lbfgs" else set())
             assert len(figures["prices"]) == len(forecasts.terms_of(name, problem, Counts(1.0, 1.0, 1.0)))
             assert min(figures["prices"]) > 0.0
 

@@ -195,9 +195,9 @@ def _of_loss(problem: Problem) -> dict[str, float]:
 
 
 def _of_squares(problem: Problem) -> dict[str, float]:
-    """Return the features of least squares alone: how alike columns are, and whether the system is that of the rows."""
-    redundancy = 0.0 if is_parted(problem) else math.log(redundancy_of(problem))
-    return {"redundancy": redundancy, "by_rows": float(row_system.is_suited(problem))}
+    """Return the features of least squares alone: whether the system is that of the rows, and how many columns are more."""
+    by_rows = float(row_system.is_suited(problem))
+    return {"by_rows": by_rows, "width_by_rows": by_rows * max(math.log(problem.dim / problem.n_rows), 0.0)}
 
 
 def _of_outputs(problem: Problem) -> dict[str, float]:

@@ -130,11 +130,12 @@ def _for_quadratic(problem: Problem, shape: str, options: dict[str, Any], tol: f
     costs = costs_of(problem)
     if 1e-9 * (problem.n_rows * costs.hessian + costs.factor) / problem.n_sharing <= FEW_CALLS or is_parted(problem):
         return by_one_step
-    of_step = forecasts.forecast("newton", problem, tol)
+    features = forecasts.features_of(problem, tol)
+    of_step = forecasts.forecast("newton", problem, tol, features)
     if problem.n_sharing > 1:
         own = 1e-9 * (OWN_PASSES * problem.n_rows * costs.gradient + 2.0 * problem.dim**2)
         of_step = of_step / problem.n_sharing + own
-    of_products = forecasts.forecast("newton-cg", problem, tol)
+    of_products = forecasts.forecast("newton-cg", problem, tol, features)
     if begun == "newton" or (of_step <= of_products and begun != "newton-cg"):
         return by_one_step
     why = f"{shape}: products are likely to take less time than a factor ({of_products:.2g} s, {of_step:.2g} s)"
