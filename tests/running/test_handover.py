@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from tests.contracts.problems import make_pair
 
 from finitesum import LogisticRegression, Problem, minimize
@@ -13,6 +14,7 @@ from finitesum.methods.auto import choose
 from finitesum.methods.auto.outputs import with_label
 from finitesum.methods.base import Alternative, Choice, is_suited, label_of
 from finitesum.methods.forecasts import OF_CLASSES, Counts, known_methods, price
+from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.running.handover import LATE, fraction_done, is_changed
 from finitesum.running.results import StopReason
 from finitesum.running.run_memory import Loop
@@ -175,6 +177,19 @@ def test_the_fraction_that_is_done_delays_a_change():
     assert not is_changed(choice, late, counts, problem, 1e-9, None)
     assert not is_changed(choice, early, Counts(10.0, 0.0, 10.0), problem, 1e-9, None)
     assert 0.0 < fraction_done(1.0, math.inf, 1e-9) == fraction_done(1.0, 2.0, 1e-9) < 1.0
+
+
+def test_what_a_step_leads_to_delays_a_change():
+    X = sp.random_array((60, 200), density=0.05, format="csr", rng=np.random.default_rng(0))
+    problem = Problem.linear(X, np.arange(60.0), loss="squared", alpha=1e-6)
+    method = NewtonCG()
+    counts = Counts(20.0, 0.0, 20.0)
+    choice = choice_of("newton-cg", "newton", of_others=0.5 * price("newton-cg", problem, counts))
+    state = method.init(problem, np.zeros(problem.dim), 1e-9)
+    assert is_changed(choice, Loop(best_estimate=1.0), counts, problem, 1e-9, None, state)
+    while not method.foreseen(problem, state) < 1e-7:
+        state = method.run_pass(problem, state, np.arange(problem.n_components))
+    assert not is_changed(choice, Loop(best_estimate=1.0), counts, problem, 1e-9, None, state)
 
 
 def test_a_second_method_is_judged_by_what_it_has_spent_itself():

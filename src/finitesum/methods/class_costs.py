@@ -77,7 +77,7 @@ def steps_before_whole(problem: Problem) -> int:
     """
     if problem.rows.is_sparse() or is_parted(problem):
         return 0
-    n_passes, is_quadratic = passes_of_whole(problem), problem.loss.d2_lipschitz() == 0.0
+    n_passes, is_quadratic = passes_of_whole(problem), problem.has_quadratic_loss
     alike = redundancy_of(problem) + problem.rows.dim() / problem.n_rows
     if alike <= ORTHOGONAL and not is_quadratic:
         return max(math.ceil(n_passes), MORE_STEPS)

@@ -197,7 +197,7 @@ def are_squares_of_outputs(problem: Problem | FiniteSum) -> bool:
     """Return whether Newton's step is one linear system for all of several outputs: those of squares with an l2 penalty."""
     if not isinstance(problem, Problem) or problem.n_outputs == 1:
         return False
-    return problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and not is_parted(problem)
+    return problem.is_smooth and problem.has_quadratic_loss and not is_parted(problem)
 
 
 def costs_by_products(problem: Problem) -> ProductCosts:

@@ -250,7 +250,7 @@ def usual_counts(name: str, problem: Problem, features: dict[str, float]) -> Cou
     """Return what a method needs on average at the digits that are asked for and the shape of the rows."""
     if name == "newton" and has_few_rows(problem):
         n_steps = max(math.log1p(traits_of(problem).coupling) - LESS_STEPS, FEWEST_STEPS)
-        n_steps = 1.0 if problem.loss.d2_lipschitz() == 0.0 else n_steps
+        n_steps = 1.0 if problem.has_quadratic_loss else n_steps
         return Counts(2.0 + n_steps / costs_by_products(problem).steps_a_pass(), n_steps, n_steps)
     if name == "dual-ascent":
         least, by_coupling, power = DUAL_PASSES
@@ -344,7 +344,7 @@ def _figures(name: str, problem: Problem) -> dict[str, Any]:
 def _kind(problem: Problem) -> str:
     if problem.n_outputs > 1:
         return "classes"
-    is_quadratic = problem.loss.d2_lipschitz() == 0.0
+    is_quadratic = problem.has_quadratic_loss
     if problem.is_smooth:
         return "squares" if is_quadratic else "smooth"
     return "quadratic" if is_quadratic else "l1"

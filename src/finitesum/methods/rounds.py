@@ -95,7 +95,7 @@ def _why_not(problem: Problem, late: float, asynchronous: Any, n_rounds: float =
         return "a-ciag takes smooth losses of one output, and penalties and sets that it can treat"
     if problem.dim > MOST_COLUMNS:
         return f"a-ciag sends matrices of all columns, and takes up to {MOST_COLUMNS}"
-    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0:
+    if problem.is_smooth and problem.has_quadratic_loss:
         return "a quadratic is one round"
     costs = costs_of(problem)
     waiting = n_rounds * late * costs.gradient

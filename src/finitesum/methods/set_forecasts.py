@@ -148,7 +148,7 @@ def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
         return 1e-9 * (DESCENT + DESCENT_GRADIENTS * problem.n_rows * costs_of(problem).gradient)
     if name == "multinomial-working-set":
         of_quadratic, of_others, of_variables = OF_OUTPUTS_STEPS
-        n_steps = (of_quadratic if problem.loss.d2_lipschitz() == 0.0 else of_others) + of_variables * problem.dim
+        n_steps = (of_quadratic if problem.has_quadratic_loss else of_others) + of_variables * problem.dim
         return price(name, problem, Spent(n_steps + 1.0, 0.0, n_steps))
     if name == "afg":
         logs, factors, fewest = (1.0, features["digits"], features["coupling"]), PASSES, FEWEST_PASSES
@@ -159,7 +159,7 @@ def forecast(name: str, problem: Problem, features: dict[str, float]) -> float:
         n_passes = max(math.exp(sum(factor * log for factor, log in zip(factors, logs, strict=True))), fewest)
         searches = not math.isfinite(problem.loss.curvature_bound())  # for its steps, by two gradients each
         return price(name, problem, Spent((1.0 + searches) * n_passes, 0.0, n_passes))
-    newton_counts: tuple[float, ...] = QUADRATIC_COUNTS if problem.loss.d2_lipschitz() == 0.0 else NEWTON_COUNTS
+    newton_counts: tuple[float, ...] = QUADRATIC_COUNTS if problem.has_quadratic_loss else NEWTON_COUNTS
     if name == "newton" and problem.term.constraint.boundary in ("bounds", "signs"):
         newton_counts = tuple(OF_INTERVALS * count for count in newton_counts)
     counts = WORKING_SET_COUNTS if name == "working-set-newton" else newton_counts

@@ -242,6 +242,11 @@ class Problem:
         return self.term.is_smooth and self.loss.is_smooth()
 
     @property
+    def has_quadratic_loss(self) -> bool:
+        """Whether losses are quadratics of the predictions, whose curvature is the same everywhere."""
+        return self.loss.d2_lipschitz() == 0.0
+
+    @property
     def convex(self) -> bool:
         """Whether the loss is convex; of another one's sum, a result is a stationary point."""
         return is_convex(self.loss)

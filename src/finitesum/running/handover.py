@@ -2,7 +2,8 @@
 
 A choice comes with a forecast of its seconds, and of what else could be run (`finitesum.methods.forecasts`). No clock is
 watched, so that a run can be repeated to the bit: what was spent is the price of the passes, Hessians and steps so far.
-With the optimality e_0 at 0, the least one so far e and the fraction of the way that is done,
+With the optimality e_0 at 0, the least one so far e, or to which a step that is being solved leads, and the fraction of the
+way that is done,
 
     f = log(e_0 / e) / log(e_0 / tol),
 
@@ -81,7 +82,8 @@ def is_changed(
     if reason is not None:
         return other.seconds <= max(AFTER_STALL * (spent if loop.n_changes == 0 else choice.seconds), NO_MATTER)
     is_steady = getattr(running.method, "falls_steadily", True)
-    done = fraction_done(choice.optimality, loop.best_estimate, tol) if is_steady else UNKNOWN
+    best = min(loop.best_estimate, _foreseen(running.method, problem, state))
+    done = fraction_done(choice.optimality, best, tol) if is_steady else UNKNOWN
     to_go = (1.0 - done) / done
     if slows_down:
         to_go = max(to_go, to_go_as_of_late(loop, tol))
@@ -95,6 +97,14 @@ def is_changed(
     if is_late and slows_down and spent > other.seconds and spent * to_go > ALMOST * other.seconds:
         return True
     return is_long and other.seconds <= AFTER_MANY * spent
+
+
+def _foreseen(method: Any, problem: Any, state: Any) -> float:
+    """Return the optimality to which a step that is being solved leads so far; inf where that is unknown."""
+    if state is None or not hasattr(method, "foreseen"):
+        return math.inf
+    found = float(method.foreseen(problem, state))
+    return math.inf if math.isnan(found) else found
 
 
 def to_go_as_of_late(loop: Loop, tol: float) -> float:

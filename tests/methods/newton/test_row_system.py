@@ -93,6 +93,8 @@ def test_it_is_for_weak_penalties_on_few_sparse_rows():
     assert not row_system.is_suited(wide(l1_ratio=0.5))
     assert not row_system.is_suited(wide(constraint=Box(-1.0, 1.0)))
     assert not row_system.is_suited(wide(penalty_weights=np.arange(200.0)))
+    X, y = to_matrix(wide().rows), np.sign(wide().targets)
+    assert not row_system.is_suited(Problem.linear(X, y, loss="logistic", alpha=1e-3))
     dense = Problem.linear(np.eye(20, 60), np.arange(20.0), loss="squared", alpha=1e-9)
     assert not row_system.is_suited(dense)
 
@@ -133,6 +135,27 @@ def test_long_steps_are_no_standstill():
     result = minimize(problem, method="newton-cg", tol=1e-8)
     assert result.success, result.message
     assert result.n_passes > NewtonCG.patience * FEW_PRODUCTS
+
+
+def test_what_products_lead_to_is_foreseen():
+    """So that a run is not taken for late within the only step that it has."""
+    problem = wide(280, 300, alpha=1e-7)
+    for suited in (True, False):
+        method, state = NewtonCG(), NewtonCG().init(problem, np.zeros(problem.dim), 1e-8)
+        foreseen = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(row_system, "is_suited", lambda problem, suited=suited: suited)
+            for _ in range(12):
+                state = method.run_pass(problem, state, np.arange(problem.n_components))
+                foreseen.append(method.foreseen(problem, state))
+        assert np.isnan(foreseen[0])  # before the first product
+        assert np.isfinite(foreseen[1:]).all()
+        assert foreseen[-1] < 0.3 * foreseen[1]
+    logistic = Problem.linear(to_matrix(problem.rows), problem.targets > 2.0, alpha=1e-7)
+    state = method.init(logistic, np.zeros(problem.dim), 1e-8)
+    for _ in range(12):
+        state = method.run_pass(logistic, state, np.arange(problem.n_components))
+        assert np.isnan(method.foreseen(logistic, state))
 
 
 def test_estimators_take_it():

@@ -114,7 +114,7 @@ def _chosen(problem: AnyProblem, tol: float, n_threads: int, begun: str) -> Choi
     if not problem.convex:
         known = as_method("newton" if 16.0 * dim**2 <= MOST_BYTES else "fg")
         return Choice(known, f"{shape}: {type(problem.loss).__name__} is not convex, and no step of {known.name} raises F")
-    if problem.is_smooth and problem.loss.d2_lipschitz() == 0.0 and dim <= MATRIX_UP_TO:
+    if problem.is_smooth and problem.has_quadratic_loss and dim <= MATRIX_UP_TO:
         return _for_quadratic(problem, shape, options, tol, begun)
     needs_no_kernel = not problem.term.has_l1 or dim <= FEW_COORDINATES
     if needs_no_kernel and of_newton(problem) <= FEW_CALLS:

@@ -84,7 +84,7 @@ def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
     what = f"{problem.n_outputs} outputs at once"
     if problem.is_constrained:
         sorts = problem.term.constraint.boundary in SORTING  # where working sets are small
-        is_quadratic = problem.loss.d2_lipschitz() == 0.0 and problem.dim <= ALL_COLUMNS and not sorts
+        is_quadratic = problem.has_quadratic_loss and problem.dim <= ALL_COLUMNS and not sorts
         if is_quadratic or (problem.dim <= ALL_COLUMNS and of_newton(problem) <= FEW_CALLS):
             return Choice(as_method("newton"), f"{what}, in {problem.dim:,} variables, on a set")
         return for_set(problem, f"{what}, in {problem.dim:,} variables", {}, tol, begun)

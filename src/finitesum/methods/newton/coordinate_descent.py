@@ -324,7 +324,7 @@ def _stepped(
     problem: Problem, state: CoordinateDescentState, known: Losses
 ) -> tuple[CoordinateDescentState, Losses | None]:
     """Return the state after a step on the working set, or where it is minimised after a pass over all columns."""
-    here, m, is_quadratic = of_columns(problem, state.columns), problem.n_components, problem.loss.d2_lipschitz() == 0.0
+    here, m, is_quadratic = of_columns(problem, state.columns), problem.n_components, problem.has_quadratic_loss
     w = state.x[here.inside]
     if state.n_steps == 0:  # all columns have just been read
         gradient = state.gradient[here.inside]

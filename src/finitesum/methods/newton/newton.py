@@ -148,7 +148,7 @@ def _model(
             return Hessian(), step_from_gradient(problem, here.curvatures, state.gradient), m, False
         end, n_steps = end_of_steps(problem, here, state.tol, is_one=is_one_step)
         return Hessian(), end - state.x, n_steps * m, False
-    if problem.n_sharing > 1 and not is_parted(problem) and problem.loss.d2_lipschitz() == 0.0:
+    if problem.n_sharing > 1 and not is_parted(problem) and problem.has_quadratic_loss:
         return of_squares(problem, here.curvatures), None, m, False
     every = problem.n_rows // (ENOUGH_ROWS * problem.dim) if state.is_rough else 1
     is_tried = (state.in_single or every > 1) and not state.is_precise
@@ -159,7 +159,7 @@ def _model(
 
 def _step(problem: AnySum, hessian: Hessian, known: Vector | None, state: NewtonState) -> tuple[Vector, float]:
     """Return the step to the minimiser of the model, or the known one, and the change of F that its slope predicts."""
-    w, is_quadratic = state.x, isinstance(problem, Problem) and problem.loss.d2_lipschitz() == 0.0
+    w, is_quadratic = state.x, isinstance(problem, Problem) and problem.has_quadratic_loss
     if known is not None:
         return known, float(state.gradient @ known)
     if hessian.factor is not None:

@@ -10,13 +10,12 @@ Hessian that is shrunk to the diagonal, on dense rows with an l2 penalty alone w
 others (`finitesum.methods.newton.row_metric`; its r rows are charged as Hessians), and g_0 the gradient where Newton's
 steps begin: no step is solved more exactly than tol needs. A quadratic, in memory, is solved by steps from all rows that
 are as exact as tol needs, most often one: conjugate gradients that go on gain more than those that begin again; on few
-sparse rows the system is that of the rows where this takes fewer products (`finitesum.methods.newton.row_system`).
-(Accuracies by what the last step's model missed, as Eisenstat and Walker propose, need as many products.) A product reads
-the rows once and is charged as a pass of gradients. As long as steps are good it reads, but for the first step, a copy in
-single precision, whose columns stand in the order of how often they are used: those that most rows have lie close together,
-and stay in the cache; with many columns of sparse rows it reads the vector in single precision, too. Acceptance of steps,
-majorants and growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an entry, O(d), and on
-dense rows r (r + d) numbers in single precision.
+sparse rows the system is that of the rows where this takes fewer products (`finitesum.methods.newton.row_system`). A
+product reads the rows once and is charged as a pass of gradients. As long as steps are good it reads, but for the first
+step, a copy in single precision, whose columns stand in the order of how often they are used: those that most rows have lie
+close together, and stay in the cache; with many columns of sparse rows it reads the vector in single precision, too.
+Acceptance of steps, majorants and growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an
+entry, O(d), and on dense rows r (r + d) numbers in single precision.
 
 From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless F is a quadratic or `first_rows` is
 given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is
@@ -178,7 +177,8 @@ class NewtonCG(SampledNewton):
             if state.n_sampled == 0 or (_is_enough(state) and not is_complete):
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
-            if state.on_rows.residual.size > 0 or _has_row_system(problem, state):
+            is_first = state.n_steps == 0 and state.cg.residual.size == 0
+            if state.on_rows.residual.size > 0 or (is_first and row_system.is_suited(problem)):
                 return self._after_row_system(problem, state, sample)
             if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)
@@ -193,8 +193,13 @@ class NewtonCG(SampledNewton):
 
     def estimate(self, problem: Problem, state: Any) -> float:
         """Return the optimality at the end of a step over all components, where it is known exactly; NaN elsewhere."""
-        is_within = state.cg.residual.size > 0 or state.on_rows.residual.size > 0
-        return math.nan if is_within else super().estimate(problem, state)
+        return math.nan if _run_of(state).residual.size > 0 else super().estimate(problem, state)
+
+    def foreseen(self, problem: AnySum, state: Any) -> float:
+        """Return about the optimality to which the products so far lead, of a quadratic; NaN elsewhere."""
+        run = _run_of(state)
+        is_known = run.residual.size > 0 and run.start > 0.0 and is_quadratic(problem)
+        return state.optimality * math.sqrt(run.size / run.start) if is_known else math.nan
 
     def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
         """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
@@ -268,13 +273,9 @@ class NewtonCG(SampledNewton):
         if run.n_products >= MOST_PRODUCTS or row_system.is_solved(problem, run, state.optimality, enough):
             direction = row_system.point_of(problem, run) - state.x
             return self._stepped(problem, state._replace(on_rows=ConjugateGradients()), sample, direction)
-        n_before, most = run.n_products, _products_a_pass(problem, sample)
-        while not run.is_over and run.n_products < n_before + most:
-            run = row_system.multiplied(problem, run)
-            if row_system.is_near(run, state.optimality, enough):
-                break
-        n_gradients = state.n_gradients + (run.n_products - n_before) * sample.components.size
-        return state._replace(on_rows=run, n_gradients=n_gradients)
+        after = row_system.advanced_by(problem, run, _products_a_pass(problem, sample), state.optimality, enough)
+        n_gradients = state.n_gradients + (after.n_products - run.n_products) * sample.components.size
+        return state._replace(on_rows=after, n_gradients=n_gradients)
 
     def _stepped(self, problem: Problem, state: NewtonCGState, sample: Sample, direction: Vector) -> NewtonCGState:
         """Return the state after a step along what conjugate gradients found: the whole of it, or as far as F falls."""
@@ -292,13 +293,12 @@ class NewtonCG(SampledNewton):
 
 def is_quadratic(problem: AnySum) -> bool:
     """Return whether F is a quadratic, whose Hessian is the same everywhere: one step leads to its minimum."""
-    return isinstance(problem, Problem) and problem.is_smooth and problem.loss.d2_lipschitz() == 0.0
+    return isinstance(problem, Problem) and problem.is_smooth and problem.has_quadratic_loss
 
 
-def _has_row_system(problem: Problem, state: NewtonCGState) -> bool:
-    """Return whether the first step of a quadratic solves the system of the rows."""
-    is_first = state.n_steps == 0 and state.cg.residual.size == 0  # a quadratic is sampled whole
-    return is_first and is_quadratic(problem) and row_system.is_suited(problem)
+def _run_of(state: NewtonCGState) -> ConjugateGradients:
+    """Return the run for the step that is being solved; an empty one between steps."""
+    return state.on_rows if state.on_rows.residual.size > 0 else state.cg
 
 
 def accuracy_of(problem: AnySum, state: NewtonCGState) -> float:

@@ -31,9 +31,10 @@ OUTDONE, BY_ROWS, BY_WIDTH = 4.0, 1.5, 0.8
 
 
 def is_suited(problem: Problem) -> bool:
-    """Return whether the system of the rows is solved in the place of Newton's, given that the loss is squared."""
+    """Return whether the system of the rows is solved in the place of Newton's."""
+    is_quadratic = problem.has_quadratic_loss and problem.is_smooth and problem.term.ridge > 0.0
     is_wide = problem.rows.is_sparse() and problem.n_rows < problem.rows.n_columns
-    if not (is_wide and problem.is_smooth and problem.term.ridge > 0.0) or problem.term.has_weights or is_parted(problem):
+    if not (is_quadratic and is_wide) or problem.term.has_weights or is_parted(problem):
         return False
     of_rows, of_columns = _couplings(problem)
     width = problem.rows.n_columns / problem.n_rows
@@ -72,6 +73,15 @@ def multiplied(problem: Problem, run: ConjugateGradients) -> ConjugateGradients:
     """Return the run after a product."""
     run = advanced(run, _product(problem, run.direction))
     return run if run.is_over else redirected(run, run.residual / _diagonal_of_system(problem))
+
+
+def advanced_by(problem: Problem, run: ConjugateGradients, n: int, first: float, enough: float) -> ConjugateGradients:
+    """Return the run after up to n products: fewer where it is over or near: see `is_near`."""
+    for _ in range(n):
+        run = multiplied(problem, run)
+        if run.is_over or is_near(run, first, enough):
+            break
+    return run
 
 
 def is_near(run: ConjugateGradients, first: float, enough: float) -> bool:

@@ -277,7 +277,7 @@ def first_epoch(problem: Problem, tol: float = 0.0) -> DualState:
     is_suited = problem.is_smooth and not problem.term.has_weights and not is_parted(problem)
     if not (is_suited and ridge > 0.0 and math.isfinite(bound)):
         return DualState()
-    if problem.loss.d2_lipschitz() == 0.0:  # one step of conjugate gradients
+    if problem.has_quadratic_loss:  # one step of conjugate gradients
         return DualState()
     if not ((problem.rows.is_sparse() and is_wide(problem)) or _are_few(problem, tol)):
         return DualState()
