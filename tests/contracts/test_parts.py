@@ -243,9 +243,13 @@ class Elsewhere(Reloading):
         self.sent = []
 
     def submit(self, function, handle, *arguments):
-        self.sent.append(len(cloudpickle.dumps((function, [one for one in arguments if not isinstance(one, Future)]))))
+        is_from_workers = any(isinstance(one, Future) for one in arguments)
+        if is_from_workers:  # which send it to each other
+            self.sent.append(len(cloudpickle.dumps((function, [one for one in arguments if not isinstance(one, Future)]))))
         handle, *arguments = (one.result() if isinstance(one, Future) else one for one in (handle, *arguments))
         text = cloudpickle.dumps((function, arguments))
+        if not is_from_workers:
+            self.sent.append(len(text))
 
         def call(part):
             with np.errstate(all="ignore"):
