@@ -343,6 +343,18 @@ def test_a_strength_that_products_of_hessians_do_not_solve_is_solved_alone(most,
         assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < (2e-3 if most else 1e-6)
 
 
+def test_folds_of_classes_with_columns_far_from_0_have_runs_of_their_own(monkeypatch):
+    """Conjugate gradients do not see all of the error there, and a run by itself centres columns."""
+    X, y = classes_of(3)
+    monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
+    monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
+    monkeypatch.setattr(folds, "solve_classes_by_products", None)
+    Cs = np.logspace(-2, 2, 3)
+    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X + 30.0, y)
+    for f, k, _, fit in fold_fits(model, X + 30.0, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+
+
 @pytest.mark.parametrize("most", [0, 4])
 def test_a_strength_that_products_do_not_solve_is_solved_alone(most, monkeypatch):
     """That of all rows, after which no fold is tried, or those of the folds."""

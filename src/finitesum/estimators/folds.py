@@ -37,6 +37,7 @@ from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
+from finitesum.problems.scaled import shift_of
 from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
 from finitesum.running.class_products import solve_classes_by_products
 from finitesum.running.driver import Result, as_seed
@@ -139,6 +140,8 @@ def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path
     part.X = data.X[fold.train]
     alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
     (first,) = estimator._problems(part, alphas[0])
+    if first.n_outputs > 1 and shift_of(first)[0].any():  # columns far from 0, which a run by itself centres
+        return _alone(estimator, data, fold, Cs)
     problems = [with_alpha(estimator, with_zeros(first), alpha) for alpha in alphas]
     start, total, tol = np.zeros(first.dim), part.total_weight, float(estimator.tol)
     with limited_blas(1):

@@ -79,7 +79,8 @@ class Method(Protocol):
     sparse rows and few numbers),
     `refusal(problem)`, of a method for some linear models alone: why this one is none of them, in a sentence, or "",
     `is_one_step`, of a method whose first pass is all that it can do,
-    `foreseen(problem, state)`, the optimality to which a step that passes go on with leads so far, NaN where none is known,
+    `foreseen(problem, state)` and `point_so_far(problem, state)`, of a method whose steps take several passes: about the
+    optimality, and the point, to which the passes of an unfinished step lead; NaN and None where nothing is known,
     `remark(problem, state)`, what the result's message says of the run, in a sentence, or "", and
     `template(problem, first, state)`, of a method whose arrays change their shapes: a state of the shapes that `state`,
     read from a checkpoint, must have; left out, they are those of the `first` one, which `init` returns.

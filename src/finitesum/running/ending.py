@@ -55,10 +55,25 @@ def _best_known(run: Run, last: Measures) -> tuple[Vector, Measures, int]:
     return found
 
 
+def _unfinished(run: Run, last: Measures) -> tuple[Vector, Measures] | None:
+    """Return where an unfinished step leads, measured by a pass, if F is lower there than at the last iterate."""
+    method, point = run.method, None
+    if hasattr(method, "point_so_far") and isinstance(run.state, method.state_type):
+        point = method.point_so_far(run.problem, run.state)
+    if point is None or not np.isfinite(point).all():
+        return None
+    run.loop.n_checks += 1
+    measured = run.measure(point, is_check=True)
+    return (point, measured) if measured.objective < last.objective else None
+
+
 def result_of(run: Run, reason: StopReason) -> Result:
     """Return what the run found, measured exactly."""
     problem, state, first = run.problem, run.state, run.before.k
     x, measured, remark, why = state.x, _charged(run), "", ""
+    if reason is not StopReason.CONVERGED and (better := _unfinished(run, measured)) is not None:
+        x, measured = better
+        remark = " x is the point to which the step that was being solved leads so far."
     is_over = reason is StopReason.CALLBACK or measured.upper <= run.tol
     if reason is StopReason.DIVERGED or (not is_over and _ends_above_start(run, measured)):
         x, measured, k = _best_known(run, measured)

@@ -100,8 +100,8 @@ def is_changed(
 
 
 def _foreseen(method: Any, problem: Any, state: Any) -> float:
-    """Return the optimality to which a step that is being solved leads so far; inf where that is unknown."""
-    if state is None or not hasattr(method, "foreseen"):
+    """Return the optimality to which the passes of an unfinished step lead; inf where that is unknown."""
+    if not (hasattr(method, "foreseen") and isinstance(state, method.state_type)):
         return math.inf
     found = float(method.foreseen(problem, state))
     return math.inf if math.isnan(found) else found

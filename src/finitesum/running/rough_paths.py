@@ -18,7 +18,7 @@ from finitesum.evaluation.samples import sample_of
 from finitesum.methods.base import batch_size_for
 from finitesum.methods.cost_model import costs_of
 from finitesum.methods.newton.lazy_newton import LazyNewton
-from finitesum.methods.newton.newton_cg import NewtonCG, NewtonCGState, accuracy_of
+from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.other_strength import PathMethod, known_direction, with_strength
 from finitesum.methods.newton.subsampling import falls_at, found_at
 from finitesum.problems.linear import Problem
@@ -32,11 +32,6 @@ MOST_COLUMNS = 5000
 #: Hessians and steps of a strength by lazy Newton, and products by Newton-CG, as they were seen on independent columns with
 #: one to five rows for each; nanoseconds of the calls of a step, and of a product.
 HESSIANS, STEPS, PRODUCTS, OF_STEP, OF_PRODUCT = 1.7, 5.5, 100.0, 5e5, 2.5e5
-
-
-#: What conjugate gradients leave of the error, by what they leave of the gradient, about; and the ratio of the last two
-#: steps, or of gradients, up to which it tells what is left.
-OF_ERROR, SURE = 3.0, 0.5
 
 
 class RoughPath(NamedTuple):
@@ -84,8 +79,6 @@ def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: flo
     for k, problem in enumerate(problems):
         if k >= 1:
             state, before = with_strength(problem, state, before), problem.term.ridge
-            if isinstance(state, NewtonCGState):  # whose steps are as exact as it has fallen since
-                state = state._replace(first_optimality=state.optimality)
         if k >= 2:
             state = _further(method, problems[k - 2 : k + 1], state, found.points[k - 2 : k])
         state, end = _solved(method, problem, state, enough, accuracy)
@@ -114,31 +107,17 @@ def _further(method: PathMethod, problems: list[Problem], state: Any, points: Ma
 
 def _solved(method: PathMethod, problem: Problem, state: Any, enough: float, accuracy: float) -> tuple[Any, Vector | None]:
     """Return the state before the step that leads to the solution, and the solution, None where there is none."""
-    before = math.nan  # the squared decrement before the last step, where that was a whole one
     for _ in range(MOST_PASSES):
         if state.optimality <= state.tol:
             return state, state.x
-        squared, direction = math.nan, known_direction(problem, state)
-        if direction is not None:
-            squared = -float(state.gradient @ direction)
-            left = _left_after(problem, state, math.sqrt(max(squared, 0.0) / before))
-            if left**2 * squared <= enough**2:
+        if (direction := known_direction(problem, state)) is not None:
+            is_small = isinstance(method, LazyNewton) and state.gradient_ratio < 0.5
+            left = state.gradient_ratio if is_small else 1.0  # of the step that is at hand, after it
+            if -float(state.gradient @ direction) * left**2 <= enough**2:
                 moved = predictions(problem, direction)
                 if float(problem.weights @ moved**2) * left**2 <= accuracy**2:
                     return state, state.x + direction
-        after = method.run_pass(problem, state, state.order)
-        if not math.isfinite(after.optimality):
+        state = method.run_pass(problem, state, state.order)
+        if not math.isfinite(state.optimality):
             break
-        if after.n_steps != state.n_steps:
-            is_whole = squared > 0.0 and np.array_equal(after.x, state.x + direction)
-            before = squared if is_whole else math.nan
-        state = after
     return state, None
-
-
-def _left_after(problem: Problem, state: Any, ratio: float) -> float:
-    """Return what the step at hand is likely to leave of itself, by its ratio to the last one; 1 where nothing tells it."""
-    if isinstance(state, NewtonCGState):
-        left = max(ratio, OF_ERROR * accuracy_of(problem, state))
-        return left if left < SURE else 1.0
-    return state.gradient_ratio if state.gradient_ratio < SURE else 1.0

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from finitesum import LinearRegressor, Problem, minimize
 from finitesum.constraints import Box
+from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.newton import row_system
 from finitesum.methods.newton.newton_cg import FEW_PRODUCTS, NewtonCG
 from finitesum.problems.rows import to_matrix
@@ -46,7 +47,7 @@ def test_each_product_is_the_oracle_s(more, dtype):
     D = 1.0 + p * ((X - mean) ** 2).sum(axis=1) / problem.term.ridge
     v, r = np.zeros(p.size), b.copy()
     q = r / D
-    run = row_system.first_run(problem, np.zeros(problem.dim))
+    run = row_system.first_run(problem)
     for _ in range(12):
         step = (r @ (r / D)) / (q @ K @ q)
         v, left = v + step * q, r - step * (K @ q)
@@ -118,16 +119,44 @@ def test_runs_resume_to_the_same_bits(passes, tmp_path):
     np.testing.assert_array_equal(resumed.x, whole.x)
 
 
-def test_near_points_take_fewer_products():
+def test_other_starts_go_by_columns(monkeypatch):
     problem = wide(300, 1200, intercept=True)
     cold = minimize(problem, method="newton-cg", tol=1e-9)
+    monkeypatch.setattr(row_system, "first_run", None)  # is not called
     near = cold.x + 1e-6 * np.random.default_rng(0).standard_normal(cold.x.size)
     warm = minimize(problem, x0=near, method="newton-cg", tol=1e-9)
     assert warm.success
-    assert warm.n_passes < 0.8 * cold.n_passes
-    far = minimize(problem, x0=100.0 * np.ones(cold.x.size), method="newton-cg", tol=1e-9)
-    assert far.success
-    assert far.n_passes <= cold.n_passes + 2 * FEW_PRODUCTS
+    assert warm.x == pytest.approx(cold.x, abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-10, 1e-3])
+@pytest.mark.parametrize("seed", [0, 4, 7])
+def test_columns_of_very_different_size_go_by_columns(seed, alpha):
+    rng = np.random.default_rng(seed)
+    X = sp.csr_array(np.column_stack([1e7 * rng.standard_normal(80), rng.standard_normal((80, 159))]))
+    problem = Problem.linear(X, rng.standard_normal(80), loss="squared", alpha=alpha, fit_intercept=True)
+    assert not row_system.is_suited(problem)
+    result = minimize(problem, method="newton-cg", tol=1e-6)
+    assert result.fun <= minimize(problem, method="newton", tol=1e-6).fun * (1.0 + 1e-6) + 1e-12
+
+
+def test_a_solution_that_rounding_errors_hide_leaves_the_rest_to_columns(monkeypatch):
+    problem = wide(60, 200, intercept=True)
+    monkeypatch.setattr(row_system, "point_of", lambda problem, run: np.zeros(problem.dim))
+    result = minimize(problem, method="newton-cg", tol=1e-9)
+    assert result.success
+    assert result.x == pytest.approx(minimiser(problem), abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+def test_a_run_that_ends_within_its_step_has_what_products_have_found(n):
+    """By rows and, of more rows than columns, by columns; and it goes on from its checkpoint."""
+    problem = wide(n, 1200, alpha=1e-5)
+    result = minimize(problem, method="newton-cg", tol=1e-9, max_iter=10)
+    assert not result.success
+    assert result.fun < 0.2 * result.trace.rows[0].objective
+    assert "so far" in result.message
+    assert evaluate(problem, result.x).optimality == pytest.approx(result.optimality, rel=1e-9)
 
 
 def test_long_steps_are_no_standstill():

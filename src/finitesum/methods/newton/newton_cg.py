@@ -46,13 +46,14 @@ import numpy as np
 
 from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diagonal, gram_product, rounded_gram_product
-from finitesum.evaluation.row_sums import Majorize, Vector32, loss_sums
-from finitesum.evaluation.samples import Sample, evaluate_on, sample_of
+from finitesum.evaluation.row_sums import Majorize, Vector32
+from finitesum.evaluation.samples import Sample, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays
 from finitesum.methods.newton import one_part, row_metric, row_system, subsampling
+from finitesum.methods.newton.dual_epochs import NUMBERS_OF_A_PASS, after_epochs
 from finitesum.methods.newton.orthants import orthant_of
 from finitesum.methods.newton.row_metric import RowMetric
-from finitesum.methods.newton.sdca import DualState, are_slow, first_epoch, have_machine_code, next_epoch
+from finitesum.methods.newton.sdca import DualState, first_epoch, have_machine_code
 from finitesum.methods.newton.subsampling import End, SampledNewton, found_at
 from finitesum.methods.parameters import Count, CountOrAuto
 from finitesum.methods.subproblems.conjugate_gradients import (
@@ -74,9 +75,8 @@ MOST_PRODUCTS, NEEDED = 500, 0.6
 #: Steps on one sample but the last, and the fraction of its first gradient to which they are taken.
 MOST_STEPS, ENOUGH = 10, 0.1
 
-#: Stored numbers that are read in about a millisecond: a pass goes on until epochs or products have read as many, or for a
-#: few of them.
-NUMBERS_OF_A_PASS, FEW_EPOCHS, FEW_PRODUCTS = 1e6, 4, 8
+#: Products of a pass, at most, where they read few numbers.
+FEW_PRODUCTS = 8
 
 
 class NewtonCGState(NamedTuple):
@@ -170,14 +170,15 @@ class NewtonCG(SampledNewton):
                 dual = first_epoch(problem, state.tol) if may_begin else DualState()
                 state = state._replace(order=subsampling.permutation(order, problem.n_components), dual=dual)
             if state.dual.slopes.size > 0:
-                return self._after_epoch(problem, state)
+                after: NewtonCGState = after_epochs(problem, state, self.n_threads)
+                return after
             is_complete = state.n_sampled == problem.n_components
             if state.n_sampled == 0 and self.first_rows == "auto" and one_part.is_worth_it(problem):
                 return self._from_one_part(problem, state)
             if state.n_sampled == 0 or (_is_enough(state) and not is_complete):
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
-            is_first = state.n_steps == 0 and state.cg.residual.size == 0
+            is_first = state.n_steps == 0 and state.cg.residual.size == 0 and not state.x.any()
             if state.on_rows.residual.size > 0 or (is_first and row_system.is_suited(problem)):
                 return self._after_row_system(problem, state, sample)
             if state.cg.residual.size == 0:
@@ -201,33 +202,13 @@ class NewtonCG(SampledNewton):
         is_known = run.residual.size > 0 and run.start > 0.0 and is_quadratic(problem)
         return state.optimality * math.sqrt(run.size / run.start) if is_known else math.nan
 
-    def _after_epoch(self, problem: Problem, state: NewtonCGState) -> NewtonCGState:
-        """Return the state after an epoch: the last one where tol is met or conjugate gradients gain more."""
-        m, tol = problem.n_components, max(state.tol, subsampling.LEAST_TOL)
-        w, dual, n_epochs, is_slow, is_over = state.x, state.dual, 0, False, False
-        while not is_over and (
-            n_epochs == 0 or (n_epochs < FEW_EPOCHS and n_epochs * n_entries(problem.rows) < NUMBERS_OF_A_PASS)
-        ):
-            w, dual = next_epoch(problem, w, dual, int(state.order[0]))
-            n_epochs, is_slow = n_epochs + 1, are_slow(problem, dual, tol)
-            is_over = is_slow or dual.after_change * dual.change <= tol
-        state = state._replace(x=w, dual=dual, n_gradients=state.n_gradients + n_epochs * m)
-        if not is_over:
-            return state
-        found = evaluate_on(problem, sample_of(problem, state.order), w, state.curvatures, n_threads=self.n_threads)
-        optimality = problem.term.optimality(w, found.gradient)
-        state = state._replace(n_gradients=state.n_gradients + m)
-        if optimality > tol and not is_slow:
-            return state._replace(dual=dual._replace(after_change=1.2 * optimality / dual.change))
-        state = state._replace(dual=DualState())
-        if optimality > tol:
-            state = state._replace(n_gradients=state.n_gradients + m)
-            start = np.zeros(problem.dim)
-            at_start = loss_sums(problem, start, n_threads=self.n_threads).value
-            if not found.value + problem.term.value(w) < at_start:  # where no penalty has a value
-                return state._replace(x=start)
-        state = found_at(problem, state, w, found)
-        return state._replace(first_optimality=optimality, majorize=Majorize.NONE, n_sampled=m)
+    def point_so_far(self, problem: AnySum, state: Any) -> Vector | None:
+        """Return the point to which the products so far lead, of a quadratic; None elsewhere."""
+        if not (isinstance(problem, Problem) and is_quadratic(problem) and _run_of(state).n_products > 0):
+            return None
+        if state.on_rows.residual.size > 0:
+            return row_system.point_of(problem, state.on_rows)
+        return np.asarray(state.x + _found(problem, state))
 
     def is_minimised(self, problem: Problem, state: NewtonCGState) -> bool:
         """Return whether F is minimised on all rows as far as on a sample of more."""
@@ -269,10 +250,12 @@ class NewtonCG(SampledNewton):
         """Return the state after products of the system of the rows, or at its solution."""
         run, enough = state.on_rows, NEEDED * max(state.tol, subsampling.LEAST_TOL)
         if run.residual.size == 0:
-            run = row_system.first_run(problem, state.x)
+            run = row_system.first_run(problem)
         if run.n_products >= MOST_PRODUCTS or row_system.is_solved(problem, run, state.optimality, enough):
-            direction = row_system.point_of(problem, run) - state.x
-            return self._stepped(problem, state._replace(on_rows=ConjugateGradients()), sample, direction)
+            state, direction = state._replace(on_rows=ConjugateGradients()), row_system.point_of(problem, run) - state.x
+            if not -float(state.gradient @ direction) > 0.0:  # rounding errors
+                return state._replace(n_steps=1)
+            return self._stepped(problem, state, sample, direction)
         after = row_system.advanced_by(problem, run, _products_a_pass(problem, sample), state.optimality, enough)
         n_gradients = state.n_gradients + (after.n_products - run.n_products) * sample.components.size
         return state._replace(on_rows=after, n_gradients=n_gradients)
