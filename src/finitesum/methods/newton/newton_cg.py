@@ -11,11 +11,11 @@ others (`finitesum.methods.newton.row_metric`; its r rows are charged as Hessian
 steps begin: no step is solved more exactly than tol needs. A quadratic, in memory, is solved by steps from all rows that
 are as exact as tol needs, most often one: conjugate gradients that go on gain more than those that begin again; on few
 sparse rows the system is that of the rows where this takes fewer products (`finitesum.methods.newton.row_system`). A
-product reads the rows once and is charged as a pass of gradients. As long as steps are good it reads, but for the first
-step, a copy in single precision, whose columns stand in the order of how often they are used: those that most rows have lie
-close together, and stay in the cache; with many columns of sparse rows it reads the vector in single precision, too.
-Acceptance of steps, majorants and growing samples are those of lazy Newton (see there). Memory: 4 bytes a row, 8 bytes an
-entry, O(d), and on dense rows r (r + d) numbers in single precision.
+product reads the rows once (of that system twice) and is charged as a pass of gradients. As long as steps are good it
+reads, but for the first step, a copy in single precision, whose columns stand in the order of how often they are used:
+those that most rows have lie close together, and stay in the cache; with many columns of sparse rows it reads the vector in
+single precision, too. Acceptance of steps, majorants and growing samples are those of lazy Newton (see there). Memory: 4
+bytes a row, 8 bytes an entry, O(d), and on dense rows r (r + d) numbers in single precision.
 
 From 0, on sparse rows with an l2 penalty and no more rows than columns, and unless F is a quadratic or `first_rows` is
 given, a run begins with epochs of stochastic dual coordinate ascent (`finitesum.methods.newton.sdca`, [4]): until tol is
@@ -252,7 +252,9 @@ class NewtonCG(SampledNewton):
         if run.residual.size == 0:
             run = row_system.first_run(problem)
         if run.n_products >= MOST_PRODUCTS or row_system.is_solved(problem, run, state.optimality, enough):
-            state, direction = state._replace(on_rows=ConjugateGradients()), row_system.point_of(problem, run) - state.x
+            n_gradients = state.n_gradients + sample.components.size  # the residual's check and the point read rows, too
+            state = state._replace(on_rows=ConjugateGradients(), n_gradients=n_gradients)
+            direction = row_system.point_of(problem, run) - state.x
             if not -float(state.gradient @ direction) > 0.0:  # rounding errors
                 return state._replace(n_steps=1)
             return self._stepped(problem, state, sample, direction)
