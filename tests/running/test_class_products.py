@@ -2,45 +2,16 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from running.path_problems import ACCURACY, CASES, problems_of
 
 from finitesum import minimize
-from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running import class_products
 from finitesum.running.class_products import solve_classes_by_products
 
-ACCURACY = 1e-3
-ALPHAS = np.logspace(0, -5, 6)
 
-#: What may differ between problems.
-CASES = {
-    "dense": {},
-    "csr, no intercept": {"is_sparse": True, "fit_intercept": False},
-    "weights and offsets": {"weighted": True, "offsets": True},
-    "separated": {"n": 40, "d": 30},
-    "wide, csr": {"n": 30, "d": 50, "is_sparse": True},
-}
-
-
-def problems_of(n=120, d=8, is_sparse=False, fit_intercept=True, weighted=False, offsets=False):
-    """Return problems with falling strengths, on columns of several sizes."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, d)) * np.geomspace(0.3, 3.0, d)
-    if is_sparse:
-        X *= rng.random((n, d)) < 0.4
-    scores = X @ rng.standard_normal((d, 3)) / np.sqrt(d)
-    y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    problem = Problem.linear(
-        sp.csr_array(X) if is_sparse else X,
-        y,
-        loss="multinomial",
-        alpha=1.0,
-        fit_intercept=fit_intercept,
-        sample_weight=rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if weighted else None,
-        offset=0.3 * rng.standard_normal((n, 3)) if offsets else None,
-    )
-    return X, [problem.with_penalty(elastic_net(alpha, 0.0)) for alpha in ALPHAS]
+def classes_of(**more):
+    return problems_of(loss="multinomial", **more)
 
 
 def errors_of(X, problem, point):
@@ -62,7 +33,7 @@ def errors_of(X, problem, point):
 
 @pytest.mark.parametrize("case", CASES)
 def test_solutions_are_right_to_parts_of_a_standard_error(case):
-    X, problems = problems_of(**CASES[case])
+    X, problems = classes_of(**CASES[case])
     start = np.zeros(problems[0].dim)
     found = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY)
     assert found.is_solved.all()
@@ -72,7 +43,7 @@ def test_solutions_are_right_to_parts_of_a_standard_error(case):
 
 
 def test_a_path_takes_less_than_fits_of_their_own():
-    X, problems = problems_of(n=300, d=20)
+    X, problems = classes_of(n=300, d=20)
     found = solve_classes_by_products(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, ACCURACY)
     alone = [
         minimize(problem, method="multinomial-newton", options={"solver": "cg"}, tol=1e-8, measure_every=0)
@@ -83,7 +54,7 @@ def test_a_path_takes_less_than_fits_of_their_own():
 
 @pytest.mark.parametrize("alphas", [[1.0, np.nextafter(1.0, 0.0), 0.1, 0.01], [1.0, 0.1, 0.0]], ids=["equal", "to 0"])
 def test_strengths_that_no_line_leads_along(alphas):
-    X, problems = problems_of()
+    X, problems = classes_of()
     problems = [problems[0].with_penalty(elastic_net(alpha, 0.0)) for alpha in alphas]
     found = solve_classes_by_products(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, ACCURACY)
     assert found.is_solved.all()
@@ -92,7 +63,7 @@ def test_strengths_that_no_line_leads_along(alphas):
 
 
 def test_a_solution_with_a_small_optimality_is_one():
-    X, problems = problems_of()
+    X, problems = classes_of()
     exact = minimize(problems[0], method="multinomial-newton", tol=1e-13).x
     found = solve_classes_by_products(problems[:1], exact, float(len(X)), 1e-8, ACCURACY)
     assert found.is_solved.all()
@@ -101,7 +72,7 @@ def test_a_solution_with_a_small_optimality_is_one():
 
 @pytest.mark.parametrize(("steps", "products"), [(0, 1000), (2, 1000), (50, 3)])
 def test_what_is_not_solved_is_said(steps, products, monkeypatch):
-    X, problems = problems_of()
+    X, problems = classes_of()
     monkeypatch.setattr(class_products, "MOST_STEPS", steps)
     monkeypatch.setattr(class_products, "MOST_PRODUCTS", products)
     found = solve_classes_by_products(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, 1e-6)

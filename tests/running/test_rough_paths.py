@@ -3,54 +3,20 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from running.path_problems import ACCURACY, CASES as BASIC, problems_of
 
 from finitesum import minimize
 from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton_cg import NewtonCG
-from finitesum.problems.given_term import convex_term
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running import rough_paths
 
-ACCURACY = 1e-3
-ALPHAS = np.logspace(0, -5, 6)
-
 #: What may differ between problems.
-CASES = {
-    "dense": {},
-    "csr, no intercept": {"is_sparse": True, "fit_intercept": False},
-    "weights and offsets": {"weighted": True, "offsets": True},
-    "separated": {"n": 40, "d": 30},
-    "wide, csr": {"n": 30, "d": 50, "is_sparse": True},
+CASES = BASIC | {
     "Poisson": {"loss": "poisson", "offsets": True},
     "weights of the penalty": {"penalty_weights": [0.5, 2.0] * 4},
 }
-
-
-def problems_of(
-    n=120, d=8, loss="logistic", is_sparse=False, fit_intercept=True, weighted=False, offsets=False, penalty_weights=None
-):
-    """Return problems with falling strengths, on columns of several sizes."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, d)) * np.geomspace(0.3, 3.0, d)
-    if is_sparse:
-        X *= rng.random((n, d)) < 0.4
-    scores = X @ rng.standard_normal(d) / np.sqrt(d)
-    y = rng.poisson(np.exp(0.3 * scores)) if loss == "poisson" else np.sign(scores + rng.logistic(size=n))
-    problem = Problem.linear(
-        sp.csr_array(X) if is_sparse else X,
-        y.astype(float),
-        loss=loss,
-        alpha=1.0,
-        fit_intercept=fit_intercept,
-        sample_weight=rng.uniform(0.2, 3.0, n) * (rng.random(n) < 0.9) if weighted else None,
-        offset=0.3 * rng.standard_normal(n) if offsets else None,
-        penalty_weights=penalty_weights,
-    )
-    return X, [
-        problem.with_penalty(convex_term(d, int(fit_intercept), 1, alpha=alpha, penalty_weights=penalty_weights).penalty)
-        for alpha in ALPHAS
-    ]
 
 
 def error_of(X, problem, point):

@@ -81,11 +81,11 @@ def _combine_in_arrays(view: View, components: Indices, coefficients: Vector, ou
     add_combination(some_rows(view.rows, chosen), coefficients[chosen], out)
 
 
-def combination(problem: Problem, coefficients: Vector, components: Indices | None = None) -> Vector:
+def combination(problem: Problem, coefficients: Vector, components: Indices | None = None, n_threads: int = 1) -> Vector:
     """Return sum_i c_i x_i over the rows of some components, or over all, shape (dim,)."""
     if components is None and (arrays := whole_arrays(problem)) is not None:
         return arrays.combination(coefficients)
-    return _summed(_combine, problem, coefficients, components)
+    return _summed(_combine, problem, coefficients, components, n_threads)
 
 
 def weighted_combination(problem: Problem, coefficients: Vector) -> Vector:

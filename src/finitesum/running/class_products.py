@@ -24,7 +24,7 @@ from finitesum.methods.newton.multinomial_newton import (
     stepped_along,
 )
 from finitesum.problems.linear import Problem
-from finitesum.running.rough_paths import RoughPath
+from finitesum.running.rough_paths import RoughPath, point_ahead
 
 #: Steps and products of a strength, after which the rest is left to others.
 MOST_STEPS, MOST_PRODUCTS = 50, 1000
@@ -66,12 +66,10 @@ def _with_penalty(problem: Problem, last: Problem, state: MultinomialState) -> M
 
 
 def _further(problems: list[Problem], state: MultinomialState, points: Matrix) -> MultinomialState:
-    """Return the state at the point to which the last two solutions lead, if F is less there and strengths tell it."""
-    ridges = [problem.term.ridge for problem in problems]
-    earlier, last, now = (math.log(ridge) if ridge > 0.0 else -math.inf for ridge in ridges)
-    if last == earlier or now == -math.inf:
+    """Return the state at the point to which the last two solutions lead, if F is less there."""
+    if (end := point_ahead(problems, points)) is None:
         return state
-    problem, end = problems[2], points[1] + (now - last) / (last - earlier) * (points[1] - points[0])
+    problem = problems[2]
     direction = end - state.x
     line = state.scores, several.changes_by_row(problem, direction)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -90,13 +90,20 @@ def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: flo
     return found
 
 
-def _further(method: PathMethod, problems: list[Problem], state: Any, points: Matrix) -> Any:
-    """Return the state at the point to which the last two solutions lead, if F is less there and strengths tell it."""
+def point_ahead(problems: list[Problem], points: Matrix) -> Vector | None:
+    """Return the point to which the solutions of two problems lead for a third one; None where strengths do not tell it."""
     ridges = [problem.term.ridge for problem in problems]
     earlier, last, now = (math.log(ridge) if ridge > 0.0 else -math.inf for ridge in ridges)
     if last == earlier or now == -math.inf:
+        return None
+    return np.asarray(points[1] + (now - last) / (last - earlier) * (points[1] - points[0]))
+
+
+def _further(method: PathMethod, problems: list[Problem], state: Any, points: Matrix) -> Any:
+    """Return the state at the point to which the last two solutions lead, if F is less there."""
+    if (ahead := point_ahead(problems, points)) is None:
         return state
-    direction = points[1] + (now - last) / (last - earlier) * (points[1] - points[0]) - state.x
+    direction = ahead - state.x
     sample = sample_of(problems[2], state.order)
     end = method.end_of(problems[2], state, sample, direction, 1.0, state.majorize)
     state = state._replace(n_gradients=state.n_gradients + state.order.size)

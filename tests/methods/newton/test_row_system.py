@@ -150,7 +150,7 @@ def test_a_solution_that_rounding_errors_hide_leaves_the_rest_to_columns(monkeyp
 
 @pytest.mark.parametrize("n", [300, 1500])
 def test_a_run_that_ends_within_its_step_has_what_products_have_found(n):
-    """By rows and, of more rows than columns, by columns; and it goes on from its checkpoint."""
+    """By rows and, of more rows than columns, by columns."""
     problem = wide(n, 1200, alpha=1e-5)
     result = minimize(problem, method="newton-cg", tol=1e-9, max_iter=10)
     assert not result.success
@@ -185,6 +185,17 @@ def test_what_products_lead_to_is_foreseen():
     for _ in range(12):
         state = method.run_pass(logistic, state, np.arange(problem.n_components))
         assert np.isnan(method.foreseen(logistic, state))
+
+
+@pytest.mark.compiled
+def test_threads_share_products(monkeypatch):
+    monkeypatch.setattr("finitesum.core.threads.NUMBERS_OF_A_THREAD", 100)
+    one, two = (
+        minimize(wide(300, 1200, weighted=True, intercept=True), method=NewtonCG(n_threads=k), tol=1e-10) for k in (1, 2)
+    )
+    assert one.success
+    assert two.success
+    assert one.x == pytest.approx(two.x, abs=1e-7)
 
 
 def test_estimators_take_it():

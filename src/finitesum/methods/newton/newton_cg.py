@@ -258,7 +258,8 @@ class NewtonCG(SampledNewton):
             if not -float(state.gradient @ direction) > 0.0:  # rounding errors
                 return state._replace(n_steps=1)
             return self._stepped(problem, state, sample, direction)
-        after = row_system.advanced_by(problem, run, _products_a_pass(problem, sample), state.optimality, enough)
+        most, first = _products_a_pass(problem, sample), state.optimality
+        after = row_system.advanced_by(problem, run, most, first, enough, self.n_threads)
         n_gradients = state.n_gradients + (after.n_products - run.n_products) * sample.components.size
         return state._replace(on_rows=after, n_gradients=n_gradients)
 

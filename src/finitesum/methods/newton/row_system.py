@@ -58,20 +58,22 @@ def _mean_sums(problem: Problem) -> tuple[float, float]:
 def first_run(problem: Problem) -> ConjugateGradients:
     """Return the run before its first product, from v = 0."""
     slopes = in_arrays(problem.loss).d1(problem.offsets, problem.targets)
-    right = -_centred(problem, _roots(problem) * slopes / problem.loss.curvature_bound())
+    right = -_centred(problem, _roots_of_rows(problem) * slopes / problem.loss.curvature_bound())
     return begun(right, right / _diagonal_of_system(problem))
 
 
-def multiplied(problem: Problem, run: ConjugateGradients) -> ConjugateGradients:
+def multiplied(problem: Problem, run: ConjugateGradients, n_threads: int = 1) -> ConjugateGradients:
     """Return the run after a product."""
-    run = advanced(run, _product(problem, run.direction))
+    run = advanced(run, _product(problem, run.direction, n_threads))
     return run if run.is_over else redirected(run, run.residual / _diagonal_of_system(problem))
 
 
-def advanced_by(problem: Problem, run: ConjugateGradients, n: int, first: float, enough: float) -> ConjugateGradients:
-    """Return the run after up to n products: fewer where it is over or near: see `is_near`."""
+def advanced_by(
+    problem: Problem, run: ConjugateGradients, n: int, first: float, enough: float, n_threads: int
+) -> ConjugateGradients:
+    """Return the run after up to n products, fewer where it is over or near (see `is_near`)."""
     for _ in range(n):
-        run = multiplied(problem, run)
+        run = multiplied(problem, run, n_threads)
         if run.is_over or is_near(run, first, enough):
             break
     return run
@@ -102,7 +104,8 @@ def point_of(problem: Problem, run: ConjugateGradients) -> Vector:
     return point
 
 
-def _roots(problem: Problem) -> Vector:
+@remembered_of_rows
+def _roots_of_rows(problem: Problem) -> Vector:
     """Return the diagonal of R."""
     return np.asarray(np.sqrt(problem.loss.curvature_bound() * problem.weights))
 
@@ -110,22 +113,22 @@ def _roots(problem: Problem) -> Vector:
 def _centred(problem: Problem, numbers: Vector) -> Vector:
     """Return (I - u u') times a vector, which may be changed."""
     if problem.has_intercept:
-        roots = _roots(problem)
+        roots = _roots_of_rows(problem)
         numbers -= (float(roots @ numbers) / float(roots @ roots)) * roots
     return numbers
 
 
-def _coefficients(problem: Problem, numbers: Vector) -> Vector:
+def _coefficients(problem: Problem, numbers: Vector, n_threads: int = 1) -> Vector:
     """Return X'R (I - u u') times a vector, with 0 for the intercept."""
-    found = combination(problem, _roots(problem) * _centred(problem, numbers.copy()))
+    found = combination(problem, _roots_of_rows(problem) * _centred(problem, numbers.copy()), n_threads=n_threads)
     found[problem.rows.n_columns :] = 0.0
     return found
 
 
-def _product(problem: Problem, numbers: Vector) -> Vector:
+def _product(problem: Problem, numbers: Vector, n_threads: int) -> Vector:
     """Return (A A' + I) times a vector."""
-    along = predictions(problem, _coefficients(problem, numbers))
-    return numbers + _centred(problem, _roots(problem) * along) / problem.term.ridge
+    along = predictions(problem, _coefficients(problem, numbers, n_threads), n_threads=n_threads)
+    return numbers + _centred(problem, _roots_of_rows(problem) * along) / problem.term.ridge
 
 
 @remembered
@@ -133,10 +136,9 @@ def _diagonal_of_system(problem: Problem) -> Vector:
     """Return the diagonal of A A' + I, with an intercept but for what u u' takes of it by rows of much weight."""
     squares = squares_of_rows(problem)
     if problem.has_intercept:
-        squared_roots = _roots(problem) ** 2
-        mean = combination(problem, squared_roots / squared_roots.sum())
+        mean = combination(problem, problem.weights / problem.weights.sum())
         mean[problem.rows.n_columns :] = 0.0
         squares = np.maximum(squares - 2.0 * predictions(problem, mean) + float(mean @ mean), 0.0)
-    found = 1.0 + _roots(problem) ** 2 * squares / problem.term.ridge
+    found = 1.0 + _roots_of_rows(problem) ** 2 * squares / problem.term.ridge
     found[~np.isfinite(found)] = math.inf
     return np.asarray(found)
