@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.evaluation.hessian import nanoseconds_in_arrays
+from finitesum.evaluation.row_products import gram_diagonal
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_products
 from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
-from finitesum.problems.memory import remembered
+from finitesum.problems.memory import remembered, remembered_of_rows
 from finitesum.problems.partitioned import PartedRows, is_parted
 from finitesum.problems.rows import CSRRows, n_entries
 
@@ -46,6 +47,16 @@ FEW_NUMBERS = 1e6
 
 #: Columns of sparse rows, or rows, up to which methods of several outputs may factor matrices of them.
 MOST_FACTORED = 2000
+
+#: Least squares by rows take fewer products than by columns where (1 + q)^(3/2) (d / n)^(4/5) > 4 (1 + s), with q the mean
+#: p_i k ||x_i||^2 / l2 of the rows, and s the mean of the columns' sums of p_i k x_ij^2 / l2, weighted by these sums. Half
+#: of 240 random problems of six families were fitted to; of the others the choice takes more than 1.3 times the products
+#: of the better one on 1%, columns alone on 36%.
+OF_SUMS, POWER_OF_ROWS, POWER_OF_WIDTH = 4.0, 1.5, 0.8
+
+#: The largest q and s that were seen: a larger q counts as this one, and with a larger s, of columns that differ much in
+#: size, columns are taken.
+MOST_OF_ROWS, MOST_OF_COLUMNS = 1e3, 1e5
 
 #: Columns up to which Newton's method takes Hessians of all columns however few rows there are.
 FEW_COLUMNS = 300
@@ -205,3 +216,24 @@ def costs_by_products(problem: Problem) -> ProductCosts:
     n = float(problem.n_rows)
     step = CALLS + OF_ENTRY * n**2 + OF_FACTOR * n**3
     return ProductCosts(nanoseconds_of_products(problem), step, CALLS + 4.0 * n_entries(problem.rows))
+
+
+def takes_fewer_by_rows(problem: Problem) -> bool:
+    """Return whether least squares take fewer products by rows (`finitesum.methods.newton.row_system`)."""
+    is_quadratic = problem.has_quadratic_loss and problem.is_smooth and problem.term.ridge > 0.0
+    is_wide = problem.rows.is_sparse() and problem.n_rows < problem.rows.n_columns
+    if not (is_quadratic and is_wide) or problem.term.has_weights or is_parted(problem):
+        return False
+    factor, (of_rows, of_columns) = problem.loss.curvature_bound() / problem.term.ridge, _mean_sums(problem)
+    q, s, width = min(factor * of_rows, MOST_OF_ROWS), factor * of_columns, problem.rows.n_columns / problem.n_rows
+    if not s <= MOST_OF_COLUMNS:  # NaN, too
+        return False
+    return bool((1.0 + q) ** POWER_OF_ROWS * width**POWER_OF_WIDTH > OF_SUMS * (1.0 + s))
+
+
+@remembered_of_rows
+def _mean_sums(problem: Problem) -> tuple[float, float]:
+    """Return the mean p_i ||x_i||^2 of the rows, and the mean of the columns' sums of p_i x_ij^2, weighted by them."""
+    sums = gram_diagonal(problem, np.ones(problem.n_rows, dtype=np.float32))[: problem.rows.n_columns]
+    total = float(sums.sum())
+    return (total / problem.n_rows, float(sums @ sums) / total) if 0.0 < total < math.inf else (0.0, 0.0)

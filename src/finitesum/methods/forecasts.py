@@ -45,8 +45,7 @@ from finitesum.methods.class_costs import (
     order_of_factor,
     steps_before_whole,
 )
-from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample
-from finitesum.methods.newton import row_system
+from finitesum.methods.cost_model import costs_by_products, costs_of, has_few_rows, hessian_sample, takes_fewer_by_rows
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered
 from finitesum.problems.partitioned import is_parted
@@ -196,7 +195,7 @@ def _of_loss(problem: Problem) -> dict[str, float]:
 
 def _of_squares(problem: Problem) -> dict[str, float]:
     """Return the features of least squares alone: whether the system is that of the rows, and how many columns are more."""
-    by_rows = float(row_system.is_suited(problem))
+    by_rows = float(takes_fewer_by_rows(problem))
     return {"by_rows": by_rows, "width_by_rows": by_rows * max(math.log(problem.dim / problem.n_rows), 0.0)}
 
 

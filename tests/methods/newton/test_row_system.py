@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from finitesum import LinearRegressor, Problem, minimize
 from finitesum.constraints import Box
 from finitesum.evaluation.optimality import evaluate
-from finitesum.methods.newton import row_system
+from finitesum.methods.cost_model import takes_fewer_by_rows
+from finitesum.methods.newton import newton_cg, row_system
 from finitesum.methods.newton.newton_cg import FEW_PRODUCTS, NewtonCG
 from finitesum.problems.rows import to_matrix
 
@@ -68,7 +69,7 @@ def test_each_product_is_the_oracle_s(more, dtype):
 def test_the_minimum_takes_fewer_products_than_by_columns(more, monkeypatch):
     problem = wide(300, 1200, **more)
     by_rows = minimize(problem, method="newton-cg", tol=1e-10)
-    monkeypatch.setattr(row_system, "is_suited", lambda problem: False)
+    monkeypatch.setattr(newton_cg, "takes_fewer_by_rows", lambda problem: False)
     by_columns = minimize(problem, method="newton-cg", tol=1e-10)
     assert by_rows.success
     assert by_columns.success
@@ -87,17 +88,17 @@ def test_columns_far_from_0_beside_an_intercept():
 
 
 def test_it_is_for_weak_penalties_on_few_sparse_rows():
-    assert row_system.is_suited(wide())
-    assert not row_system.is_suited(wide(alpha=10.0))
-    assert not row_system.is_suited(wide(n=250, d=200))
-    assert not row_system.is_suited(wide(alpha=0.0))
-    assert not row_system.is_suited(wide(l1_ratio=0.5))
-    assert not row_system.is_suited(wide(constraint=Box(-1.0, 1.0)))
-    assert not row_system.is_suited(wide(penalty_weights=np.arange(200.0)))
+    assert takes_fewer_by_rows(wide())
+    assert not takes_fewer_by_rows(wide(alpha=10.0))
+    assert not takes_fewer_by_rows(wide(n=250, d=200))
+    assert not takes_fewer_by_rows(wide(alpha=0.0))
+    assert not takes_fewer_by_rows(wide(l1_ratio=0.5))
+    assert not takes_fewer_by_rows(wide(constraint=Box(-1.0, 1.0)))
+    assert not takes_fewer_by_rows(wide(penalty_weights=np.arange(200.0)))
     X, y = to_matrix(wide().rows), np.sign(wide().targets)
-    assert not row_system.is_suited(Problem.linear(X, y, loss="logistic", alpha=1e-3))
+    assert not takes_fewer_by_rows(Problem.linear(X, y, loss="logistic", alpha=1e-3))
     dense = Problem.linear(np.eye(20, 60), np.arange(20.0), loss="squared", alpha=1e-9)
-    assert not row_system.is_suited(dense)
+    assert not takes_fewer_by_rows(dense)
 
 
 @pytest.mark.parametrize("right", [0.0, 1.0])
@@ -135,7 +136,7 @@ def test_columns_of_very_different_size_go_by_columns(seed, alpha):
     rng = np.random.default_rng(seed)
     X = sp.csr_array(np.column_stack([1e7 * rng.standard_normal(80), rng.standard_normal((80, 159))]))
     problem = Problem.linear(X, rng.standard_normal(80), loss="squared", alpha=alpha, fit_intercept=True)
-    assert not row_system.is_suited(problem)
+    assert not takes_fewer_by_rows(problem)
     result = minimize(problem, method="newton-cg", tol=1e-6)
     assert result.fun <= minimize(problem, method="newton", tol=1e-6).fun * (1.0 + 1e-6) + 1e-12
 
@@ -173,7 +174,7 @@ def test_what_products_lead_to_is_foreseen():
         method, state = NewtonCG(), NewtonCG().init(problem, np.zeros(problem.dim), 1e-8)
         foreseen = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(row_system, "is_suited", lambda problem, suited=suited: suited)
+            patch.setattr(newton_cg, "takes_fewer_by_rows", lambda problem, suited=suited: suited)
             for _ in range(12):
                 state = method.run_pass(problem, state, np.arange(problem.n_components))
                 foreseen.append(method.foreseen(problem, state))

@@ -49,6 +49,7 @@ from finitesum.evaluation.row_products import Copy, copy_for_products, gram_diag
 from finitesum.evaluation.row_sums import Majorize, Vector32
 from finitesum.evaluation.samples import Sample, sample_of
 from finitesum.evaluation.whole_arrays import whole_arrays
+from finitesum.methods.cost_model import takes_fewer_by_rows
 from finitesum.methods.newton import one_part, row_metric, row_system, subsampling
 from finitesum.methods.newton.dual_epochs import NUMBERS_OF_A_PASS, after_epochs
 from finitesum.methods.newton.orthants import orthant_of
@@ -179,7 +180,7 @@ class NewtonCG(SampledNewton):
                 return self._grown(problem, state)
             sample = sample_of(problem, state.order[: state.n_sampled])
             is_first = state.n_steps == 0 and state.cg.residual.size == 0 and not state.x.any()
-            if state.on_rows.residual.size > 0 or (is_first and row_system.is_suited(problem)):
+            if state.on_rows.residual.size > 0 or (is_first and takes_fewer_by_rows(problem)):
                 return self._after_row_system(problem, state, sample)
             if state.cg.residual.size == 0:
                 state = _begun(problem, state, sample)

@@ -8,7 +8,8 @@ with u = diag(R) / ||diag(R)||, and 0 where there is no intercept; b is the best
 is the gradient -X'R r, so that the gradient falls with it. A A' has the eigenvalues of A'A but the d - n that are 0, which
 no preconditioner by columns leaves together with the penalty's: where the penalty is weak, conjugate gradients in d
 variables take two to ten times as many products with one as without, and rows are a preconditioner in their place, the
-diagonal of A A' + I. A product reads the rows twice. It is for runs from 0: the system knows of no other point.
+diagonal of A A' + I. A product reads the rows twice. It is for runs from 0: the system knows of no other point. It
+is taken where this takes fewer products (`finitesum.methods.cost_model.takes_fewer_by_rows`).
 """
 
 import math
@@ -16,43 +17,11 @@ import math
 import numpy as np
 
 from finitesum.core.arrays import Vector
-from finitesum.evaluation.row_products import combination, gram_diagonal, predictions, squares_of_rows
+from finitesum.evaluation.row_products import combination, predictions, squares_of_rows
 from finitesum.losses.arrays import in_arrays
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients, advanced, begun, redirected
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered, remembered_of_rows
-from finitesum.problems.partitioned import is_parted
-
-#: Rows take fewer products than columns where (1 + q)^(3/2) (d / n)^(4/5) > 4 (1 + s), with q the mean p_i k ||x_i||^2 / l2
-#: of the rows, and s the mean of the columns' sums of p_i k x_ij^2 / l2, weighted by these sums. Of 240 random problems of
-#: six families half were fitted to; of the others the choice takes more than 1.3 times the products of the better one on
-#: 1%, columns alone on 36%.
-FACTOR, POWER_OF_ROWS, POWER_OF_WIDTH = 4.0, 1.5, 0.8
-
-#: The largest q and s that were seen: a larger q counts as this one, and with a larger s, of columns that differ much in
-#: size, columns are taken.
-MOST_OF_ROWS, MOST_OF_COLUMNS = 1e3, 1e5
-
-
-def is_suited(problem: Problem) -> bool:
-    """Return whether the system of the rows is solved in the place of Newton's."""
-    is_quadratic = problem.has_quadratic_loss and problem.is_smooth and problem.term.ridge > 0.0
-    is_wide = problem.rows.is_sparse() and problem.n_rows < problem.rows.n_columns
-    if not (is_quadratic and is_wide) or problem.term.has_weights or is_parted(problem):
-        return False
-    factor, (of_rows, of_columns) = problem.loss.curvature_bound() / problem.term.ridge, _mean_sums(problem)
-    q, s, width = min(factor * of_rows, MOST_OF_ROWS), factor * of_columns, problem.rows.n_columns / problem.n_rows
-    if not s <= MOST_OF_COLUMNS:  # NaN, too
-        return False
-    return bool((1.0 + q) ** POWER_OF_ROWS * width**POWER_OF_WIDTH > FACTOR * (1.0 + s))
-
-
-@remembered_of_rows
-def _mean_sums(problem: Problem) -> tuple[float, float]:
-    """Return the mean p_i ||x_i||^2 of the rows, and the mean of the columns' sums of p_i x_ij^2, weighted by them."""
-    sums = gram_diagonal(problem, np.ones(problem.n_rows, dtype=np.float32))[: problem.rows.n_columns]
-    total = float(sums.sum())
-    return (total / problem.n_rows, float(sums @ sums) / total) if 0.0 < total < math.inf else (0.0, 0.0)
 
 
 def first_run(problem: Problem) -> ConjugateGradients:
