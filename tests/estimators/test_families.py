@@ -17,6 +17,7 @@ from finitesum import (
     QuantileRegressor,
     TweedieRegressor,
 )
+from finitesum.estimators.means import likeliest_theta
 from finitesum.losses import Binomial, Gamma, InverseGaussian, NegativeBinomial, Poisson, Tweedie, as_loss
 
 TIGHT = {"alpha": 0.0, "solver": "newton", "tol": 1e-11}
@@ -160,6 +161,35 @@ def test_the_likeliest_theta_is_that_of_the_profile():
     assert lack(math.log(model.theta_)) <= best.fun + 1e-9
     again = NegativeBinomialRegressor(theta=model.theta_, **TIGHT).fit(X, y, sample_weight=weights, offset=offset)
     assert np.abs(again.coef_ - model.coef_).max() < 1e-10
+
+
+def test_a_warm_start_goes_on_from_the_theta_that_is_known():
+    X, means, _, _, rng = data(n=300)
+    y = rng.poisson(means * rng.gamma(2.0, 0.5, means.size)).astype(float)
+    model = NegativeBinomialRegressor(theta="estimate", warm_start=True, **TIGHT).fit(X, y)
+    theta, n_iter = model.theta_, model.n_iter_
+    model.fit(X, y)
+    assert model.theta_ == pytest.approx(theta, rel=1e-10)
+    assert model.n_iter_ < n_iter
+    cold = NegativeBinomialRegressor(theta="estimate", **TIGHT).fit(X[50:], y[50:])
+    assert model.fit(X[50:], y[50:]).theta_ == pytest.approx(cold.theta_, rel=1e-9)
+
+
+@pytest.mark.parametrize("near", [1e-8, 1e-3, 1.0, 50.0, 1e8])
+@pytest.mark.parametrize("theta", [0.02, 1.0, 300.0])
+def test_the_likeliest_theta_is_found_from_anywhere(theta, near):
+    rng = np.random.default_rng(0)
+    means = np.exp(rng.standard_normal(400) + 4.0)
+    counts = rng.negative_binomial(theta, theta / (theta + means)).astype(float)
+    weights = rng.random(400)
+    found = likeliest_theta(counts, means, weights, near=near)
+    assert found == pytest.approx(theta, rel=0.5)
+
+    def value(one):
+        return float(weights @ nbinom.logpmf(counts, one, one / (one + means)))
+
+    assert value(found) >= max(value(found * 1.001), value(found / 1.001))
+    assert found == pytest.approx(likeliest_theta(counts, means, weights), rel=1e-12)
 
 
 def test_counts_that_vary_no_more_than_poissons_are_fitted_as_these():

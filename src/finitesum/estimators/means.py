@@ -1,14 +1,14 @@
 """Regression for a mean exp(x'w + b + o): Poisson, gamma, Tweedie and negative binomial."""
 
 import math
-from dataclasses import field
+from collections.abc import Callable
+from dataclasses import field, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma
-from sklearn.base import clone
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from finitesum.core.arrays import Vector
@@ -16,9 +16,13 @@ from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.base import checked_weights
 from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.regressors import LinearRegressor, best_constant
-from finitesum.estimators.tasks import with_callbacks
+from finitesum.estimators.solvers import as_solver
+from finitesum.estimators.tasks import FitTasks, with_callbacks
+from finitesum.evaluation.row_products import predictions
 from finitesum.losses import Gamma, InverseGaussian, Loss, NegativeBinomial, Poisson, Squared, Tweedie, as_loss
 from finitesum.problems.input import checked_numbers, checked_targets
+from finitesum.problems.linear import Problem
+from finitesum.running.driver import Result, StopReason
 
 #: theta beyond which counts vary no more than Poisson's as far as float64 knows, and the least.
 LARGEST_THETA, LEAST_THETA = 1e8, 1e-8
@@ -26,8 +30,12 @@ LARGEST_THETA, LEAST_THETA = 1e8, 1e-8
 #: What rounding errors leave of a deviance, relative to the sum of y^2 / V(y), with the variance V.
 ROUNDING = 1e-12
 
-#: Fits with theta and the coefficients in turn, at most.
-MOST_TURNS = 100
+#: Fits with theta and the coefficients in turn, at most; the tolerance of the first, and of theta, relative to it.
+MOST_TURNS, FIRST_TOL, TOL_OF_THETA = 100, 1e-3, 1e-11
+
+#: The change of theta with that of the one before from which the turns are only repeated, not led ahead; and the first
+#: width of the interval of log theta that is searched.
+MOST_SLOPE, FIRST_WIDTH = 0.9, 0.05
 
 
 @estimator
@@ -209,7 +217,7 @@ groups, bounds, random_state, verbose, warm_start, n_threads, callback, measure_
         What was used; 1e8 where it is estimated and the counts vary no more than Poisson's: no finite one is likeliest.
     coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
 cov_params_, standard_errors_
-        As in `LinearRegressor`.
+        As in `LinearRegressor`; iterations and passes are summed over the runs with other thetas.
 
     Examples
     --------
@@ -233,45 +241,89 @@ cov_params_, standard_errors_
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model; parameters as in `LinearRegressor.fit`."""
-        self.__dict__.pop("theta_", None)
+        known = self.__dict__.pop("theta_", None)
         if self.theta != "estimate":
             super().fit(X, y, sample_weight, offset)
             self.theta_ = float(self._loss().theta)  # type: ignore[attr-defined]
             return self
-        inner = clone(self).set_params(warm_start=True, theta=LARGEST_THETA, standard_errors=False)
-        for _ in range(MOST_TURNS):
-            inner.fit(X, y, sample_weight, offset)
-            counts = np.asarray(y, dtype=np.float64).reshape(-1)
-            given = checked_weights(sample_weight, counts)
-            weights = np.ones(counts.size) if given is None else given
-            theta = likeliest_theta(counts, np.asarray(inner.predict(X, offset), dtype=np.float64), weights)
-            is_last = abs(theta - inner.theta) <= 1e-12 * theta
-            inner.theta = theta
-            if is_last:
-                break
-        self.theta_ = theta
-        super().fit(X, y, sample_weight, offset)
+        self.theta_ = LARGEST_THETA if known is None else known
+        problems, total, X, y = self._problems(X, y, sample_weight, offset)
+        tasks = FitTasks(self, X, y, {"sample_weight": sample_weight, "offset": offset}, 1)
+        callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
+        problem, results = self._turns(problems[0], callback)
+        self._note(results[-1:], X.dtype)
+        self.n_iter_ = self._n_iter([sum(max(1, int(one.nit)) for one in results)])
+        self.n_passes_ = float(sum(one.n_passes for one in results))
+        self.n_hessian_passes_ = float(sum(one.n_hessian_passes for one in results))
+        self.__dict__.pop("_memory", None)
+        tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
+        self._warn(results[-1])
+        self._note_errors([problem], results[-1:], total)
         return self
 
+    def _turns(self, problem: Problem, callback: Callable[[Any], bool] | None) -> tuple[Problem, list[Result]]:
+        """Set theta_ to what is likeliest, and return the problem with it and the runs, of which the last solves it.
 
-def likeliest_theta(counts: Vector, means: Vector, weights: Vector) -> float:
+        The first theta is what an earlier fit has found, or Poisson's. What is likeliest for the coefficients of another
+        theta changes little with it, by nearly the same factor from one turn to the next: the secant of two turns leads
+        to where it does not change.
+        """
+        (start,) = self._starts([problem])
+        if start is None:
+            self.theta_ = LARGEST_THETA
+            start = np.zeros(problem.dim)
+            if problem.has_intercept:
+                start[-1] = best_constant(problem.loss, problem.targets, problem.weights, problem.offsets)
+        results: list[Result] = []
+        earlier: tuple[float, float] | None = None
+        while True:
+            theta, is_first = self.theta_, not results
+            problem = replace(problem, loss=self._loss())
+            tol = max(self.tol, FIRST_TOL) if is_first else self.tol
+            solver = as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads)
+            results.append(self._solve(problem, start, solver, tol=tol, callback=callback))
+            start = results[-1].x
+            u = predictions(problem, start) + problem.offsets
+            found = likeliest_theta(problem.targets, problem.loss.mean_at(u), problem.weights, near=theta)  # type: ignore[attr-defined]
+            change = found - theta
+            is_last = len(results) >= MOST_TURNS or results[-1].reason is StopReason.CALLBACK
+            if is_last or (abs(change) <= TOL_OF_THETA * theta and not is_first):
+                return problem, results
+            self.theta_ = found
+            if earlier is not None and theta != earlier[0]:
+                slope = (found - earlier[1]) / (theta - earlier[0])
+                if abs(slope) < MOST_SLOPE:
+                    self.theta_ = min(max(theta + change / (1.0 - slope), LEAST_THETA), LARGEST_THETA)
+            earlier = None if is_first else (theta, found)
+
+
+def likeliest_theta(counts: Vector, means: Vector, weights: Vector, *, near: float = 1.0) -> float:
     """Return the theta that makes negative binomial counts of given means likeliest, between 1e-8 and 1e8.
 
     The derivative of the log-likelihood in theta is sum_i s_i (psi(y_i + theta) - psi(theta) + log(theta / (theta + m_i)) +
-    (m_i - y_i) / (theta + m_i)).
+    (m_i - y_i) / (theta + m_i)). It is sought where it is 0, `near` a guess first.
     """
+    different, places = np.unique(counts, return_inverse=True)
+    weights_of = np.bincount(places, weights)
 
     def slope(logarithm: float) -> float:
         theta = math.exp(logarithm)
         ratio = -np.log1p(means / theta) + (means - counts) / (theta + means)
-        return float(weights @ (_digamma_change(counts, theta) + ratio))
+        return float(weights_of @ _digamma_change(different, theta) + weights @ ratio)
 
-    low, high = math.log(LEAST_THETA), math.log(LARGEST_THETA)
-    if slope(high) >= 0.0:
+    least, largest, width = math.log(LEAST_THETA), math.log(LARGEST_THETA), FIRST_WIDTH
+    if slope(largest) >= 0.0:
         return LARGEST_THETA
-    if slope(low) <= 0.0:
-        return LEAST_THETA
-    return math.exp(brentq(slope, low, high, xtol=1e-14, rtol=1e-14))
+    low = high = min(max(math.log(near), least), largest)
+    rises = slope(low) > 0.0
+    while True:
+        end = min(high + width, largest) if rises else max(low - width, least)
+        low, high = (high, end) if rises else (end, low)
+        if (slope(end) > 0.0) is not rises:
+            return math.exp(brentq(slope, low, high, xtol=1e-14, rtol=1e-14))
+        if end == least:
+            return LEAST_THETA
+        width *= 4.0
 
 
 def _digamma_change(counts: Vector, theta: float) -> Vector:

@@ -54,9 +54,8 @@ def text(n=2000, d=3000):
     return Problem.linear(X, y, loss="hinge", alpha=1.0 / n)
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 60))])
-@pytest.mark.usefixtures("kernels_as_python")
-def test_hinge_problems_of_any_shape_end_at_the_minimum(seed):
+def ends_at_the_minimum(seed):
+    """Assert that a hinge problem has the minimum of another method."""
     problem = generated_hinge(seed)
     result = minimize(problem, method="dual-ascent", tol=1e-9, max_iter=5000, measure_every=0)
     other = minimize(problem, method="interior-point", tol=1e-9, measure_every=0)
@@ -64,18 +63,42 @@ def test_hinge_problems_of_any_shape_end_at_the_minimum(seed):
     assert abs(result.fun - other.fun) <= 2e-9
 
 
-@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge", "squared-epsilon-insensitive"])
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))])
-@pytest.mark.usefixtures("kernels_as_python")
-def test_rounded_corners_end_at_the_minimum(seed, loss):
+def rounded_ends_at_the_minimum(seed, loss):
+    """Assert that a problem of rounded corners has the minimum of another method."""
     problem = generated_hinge(seed, loss)
-    result = minimize(problem, method="dual-ascent", tol=1e-8, max_iter=5000, measure_every=0)
+    result = minimize(problem, method="dual-ascent", tol=1e-8, max_iter=10_000, measure_every=0)
     other = minimize(problem, method="newton", tol=1e-9, measure_every=0)
     assert result.success, result.message
     assert np.linalg.norm(result.jac) <= 1e-8
     assert result.nfev == 0  # a round ends with the gradient at its point, which no check computes again
     np.testing.assert_allclose(result.jac, evaluate(problem, result.x).gradient, atol=1e-12)
     assert result.fun == pytest.approx(other.fun, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("kernels_as_python")
+def test_hinge_problems_of_any_shape_end_at_the_minimum(seed):
+    ends_at_the_minimum(seed)
+
+
+@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge", "squared-epsilon-insensitive"])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("kernels_as_python")
+def test_rounded_corners_end_at_the_minimum(seed, loss):
+    rounded_ends_at_the_minimum(seed, loss)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 60))
+def test_more_hinge_problems_end_at_the_minimum(seed):
+    ends_at_the_minimum(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge", "squared-epsilon-insensitive"])
+@pytest.mark.parametrize("seed", range(3, 40))
+def test_more_rounded_corners_end_at_the_minimum(seed, loss):
+    rounded_ends_at_the_minimum(seed, loss)
 
 
 def test_the_free_loads_of_text_are_solved_for_in_few_rounds():

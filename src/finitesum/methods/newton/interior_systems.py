@@ -157,10 +157,12 @@ def system_at(
     table = _with_ones(problem, coordinates) if basis.size else None
     work = (np.count_nonzero(of_rows) + n_others + diagonal.size) * diagonal.size**2
     if work <= MOST_WORK and float(loads.max(initial=0.0)) > SPREAD * float(loads.min(where=loads > 0.0, initial=np.inf)):
-        stacked = np.zeros((problem.n_rows, diagonal.size))
-        table = _table(problem) if table is None else table
-        np.multiply(table, np.sqrt(of_rows)[:, None], out=stacked[:, : table.shape[1]])
-        stacked = np.concatenate([stacked, np.diag(np.sqrt(diagonal)), *others])
+        table, behind = _table(problem) if table is None else table, [np.diag(np.sqrt(diagonal)), *others]
+        (n, width), last = table.shape, sum(map(len, behind))
+        stacked = np.empty((n + last, diagonal.size))
+        np.multiply(table, np.sqrt(of_rows)[:, None], out=stacked[:n, :width])
+        stacked[:n, width:] = 0.0
+        np.concatenate(behind, out=stacked[n:])
         stacked[:, ~free] = 0.0
         factor = of_stacked(stacked)
     else:
