@@ -201,6 +201,7 @@ def test_components_on_a_polyhedron_and_runs_at_once():
     assert all(np.array_equal(run.result().x, alone) for run in runs)
 
 
+@pytest.mark.slow
 @pytest.mark.compiled
 def test_compiled_projections_are_those_of_python():
     rng = np.random.default_rng(2)

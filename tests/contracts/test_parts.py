@@ -276,7 +276,7 @@ def test_workers_need_no_memory_of_ours(method, monkeypatch):
     assert max(elsewhere.sent) < 20_000  # bytes: no part is among them
 
 
-@pytest.mark.parametrize("method", ["newton-cg", "lazy-newton"])
+@pytest.mark.parametrize("method", ["newton-cg", pytest.param("lazy-newton", marks=pytest.mark.slow)])
 def test_samples_are_named_by_their_components_and_not_by_their_rows(method):
     X, y, *_ = data("logistic", n=80_000)
     parts, engine = in_parts(X, y, cuts=range(0, 80_001, 20_000)), Elsewhere()
@@ -402,8 +402,19 @@ SIDES = {
 }
 
 
-@pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("loss", ["hinge", "quantile", "epsilon-insensitive"])
+@pytest.mark.as_chosen
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        *(("hinge", name) for name in SIDES),
+        *itertools.product(["quantile", "epsilon-insensitive"], ["l2", "l1-ball"]),
+        *(
+            pytest.param(loss, name, marks=pytest.mark.slow)
+            for loss, name in itertools.product(["quantile", "epsilon-insensitive"], SIDES)
+            if name not in ("l2", "l1-ball")
+        ),
+    ],
+)
 def test_interior_points_leave_their_numbers_beside_the_rows(loss, name, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 8)
     X, y, weight, offset = data(loss, n=400)
@@ -444,7 +455,13 @@ def test_few_rows_in_parts_are_brought_together_where_their_span_is_needed(form)
 
 
 @pytest.mark.parametrize(
-    "name", ["semismooth-newton, an intercept", "interior-point", "interior-point, two hinges a row", "newton-cg"]
+    "name",
+    [
+        "newton-cg",
+        "semismooth-newton, an intercept",
+        pytest.param("interior-point", marks=pytest.mark.slow),
+        pytest.param("interior-point, two hinges a row", marks=pytest.mark.slow),
+    ],
 )
 def test_kernels_are_given_arrays_where_numbers_by_row_are_elsewhere(name, monkeypatch):
     monkeypatch.setattr("finitesum.problems.beside.LEAST_BYTES", 1 << 10)
@@ -478,7 +495,7 @@ def test_factors_of_several_classes_see_as_many_rows_of_each_part_as_of_all(monk
 
 
 @pytest.mark.as_chosen
-@pytest.mark.parametrize("cut", [1, 3])
+@pytest.mark.parametrize("cut", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize(
     "name",
     [

@@ -125,8 +125,14 @@ def test_auto_and_gradients_find_the_minimum_of_the_oracle(name, form, setting):
             assert constraint.contains(row[:D])
 
 
-@pytest.mark.parametrize("name", ["weighted l1", "l2", "box", "planes"])
-@pytest.mark.parametrize("method", known_methods())
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        pytest.param(method, name, marks=[pytest.mark.slow] * (method == "a-ciag" and name != "box"))
+        for method in known_methods()
+        for name in ("weighted l1", "l2", "box", "planes")
+    ],
+)
 def test_every_method_that_treats_both_does(method, name):
     constraint, onto = SETS[name]
     problem, oracle = pair(constraint, intercept=True)

@@ -41,6 +41,7 @@ def lowest(oracle, ends, dim):
     return projected_gradients.lowest(oracle, lambda point: np.clip(point, *ends), step, dim)
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("loss", ["multinomial", "squared"])
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("seed", [0, 1])

@@ -46,6 +46,7 @@ def test_rounding_errors_of_the_gradient_are_within_their_bound():
     assert 0.0 < np.linalg.norm(gradient) <= rounding <= 1e6 * np.linalg.norm(gradient)
 
 
+@pytest.mark.as_chosen
 def test_a_run_that_stalls_names_the_conditioning_and_what_to_do():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((100, 6)) * 10.0 ** np.linspace(-6, 6, 6)

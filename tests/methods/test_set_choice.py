@@ -77,7 +77,7 @@ def outputs_of(n, d, n_outputs, constraint, *, shift=0.0, alpha=1e-2, loss="mult
     return Problem.linear(X, y, loss=loss, alpha=alpha, constraint=constraint)
 
 
-@pytest.mark.parametrize("constraint", [NonNegative(), Box(-0.1, 0.1)], ids=type)
+@pytest.mark.parametrize("constraint", [pytest.param(NonNegative(), marks=pytest.mark.slow), Box(-0.1, 0.1)], ids=type)
 def test_several_outputs_begin_with_gradients_where_columns_are_alike(constraint):
     alike = choose(outputs_of(2000, 300, 6, constraint), tol=1e-4)
     assert [alike.method.name, *[other.method.name for other in alike.others]] == ["afg", "multinomial-working-set"]
@@ -97,7 +97,7 @@ def test_several_outputs_on_sets_with_many_zeros_go_to_working_sets():
     assert (many.method.name, many.others) == ("afg", ())
 
 
-@pytest.mark.parametrize("loss", ["multinomial", "squared"])
+@pytest.mark.parametrize("loss", [pytest.param("multinomial", marks=pytest.mark.slow), "squared"])
 def test_what_auto_begins_with_on_several_outputs_ends_at_the_same_minimum(loss):
     for constraint, shift in ((NonNegative(), 0.0), (L1Ball(1.0), 2.0), (Box(-0.05, 0.1), 1.0)):
         problem = outputs_of(150, 120, 5, constraint, shift=shift, alpha=1e-3, loss=loss)

@@ -100,7 +100,7 @@ def test_iterates_of_saga_are_those_of_the_recorded_events(asynchronous, setting
 
 
 @pytest.mark.parametrize("cls", [ACIAG, SAGA])
-@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize("seed", [None, 0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 @pytest.mark.parametrize("max_delay", [1, 2, 5, 20])
 def test_no_change_is_older_than_max_delay(max_delay, seed, cls, events):
     method = cls(max_delay=max_delay, asynchronous=True)

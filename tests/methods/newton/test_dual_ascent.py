@@ -83,7 +83,7 @@ def test_hinge_problems_of_any_shape_end_at_the_minimum(seed):
 
 @pytest.mark.parametrize("loss", ["squared-hinge", "smoothed-hinge", "squared-epsilon-insensitive"])
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.usefixtures("kernels_as_python")
+@pytest.mark.as_chosen
 def test_rounded_corners_end_at_the_minimum(seed, loss):
     rounded_ends_at_the_minimum(seed, loss)
 

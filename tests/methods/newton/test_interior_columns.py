@@ -29,6 +29,7 @@ def in_all_columns(problem):
     return minimize(problem, method=InteriorPoint(first_columns=problem.rows.n_columns), tol=1e-10, measure_every=0)
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize("loss", ["quantile", "hinge", "absolute", "epsilon-insensitive"])
 @pytest.mark.parametrize("form", ["dense", "csr"])
 @pytest.mark.parametrize("has_intercept", [False, True])
@@ -40,6 +41,7 @@ def test_the_minimum_is_that_of_all_columns(loss, form, has_intercept):
     assert 0 < np.count_nonzero(found.x) < 300
 
 
+@pytest.mark.as_chosen
 @pytest.mark.parametrize(
     "more",
     [

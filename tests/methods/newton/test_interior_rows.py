@@ -158,7 +158,7 @@ def test_bounds_of_absolute_values_begin_where_their_multipliers_meet(weights):
     assert (np.abs(state.z[:60]) < state.z[60:]).all()
 
 
-@pytest.mark.usefixtures("kernels_as_python")
+@pytest.mark.as_chosen
 def test_corrections_are_counted_and_save_steps(monkeypatch):
     problem = stalled_once(2)
     corrected = minimize(problem, method="interior-point", tol=1e-10)
