@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -70,6 +70,16 @@ def test_kinds_of_input_lead_to_the_same_model(model, density):
     with pytest.raises(ValueError, match="feature names"):
         other.predict(frame[["b", "a", "c", "d"]])
     assert np.allclose(dense.predict(wide), dense.predict(X))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_fit_that_raised_leaves_no_model(model):
+    X, y = data()
+    model = clone(model)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X, np.full(len(y), np.nan))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)

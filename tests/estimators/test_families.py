@@ -1,12 +1,15 @@
 """Families of targets against scikit-learn and statsmodels: coefficients, weights, offsets, standard errors."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn import linear_model as reference
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 from finitesum import (
     GammaRegressor,
@@ -17,6 +20,7 @@ from finitesum import (
     QuantileRegressor,
     TweedieRegressor,
 )
+from finitesum.constraints import L1Ball
 from finitesum.estimators.means import likeliest_theta
 from finitesum.losses import Binomial, Gamma, InverseGaussian, NegativeBinomial, Poisson, Tweedie, as_loss
 
@@ -173,6 +177,61 @@ def test_a_warm_start_goes_on_from_the_theta_that_is_known():
     assert model.n_iter_ < n_iter
     cold = NegativeBinomialRegressor(theta="estimate", **TIGHT).fit(X[50:], y[50:])
     assert model.fit(X[50:], y[50:]).theta_ == pytest.approx(cold.theta_, rel=1e-9)
+
+
+def counts_of_one_column(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3))
+    return X, rng.poisson(np.exp(X[:, 0] + 1.0) * rng.gamma(2.0, 0.5, n)).astype(float)
+
+
+def test_rows_without_weight_have_no_part_in_theta():
+    X, y = counts_of_one_column()
+    alone = NegativeBinomialRegressor(theta="estimate", alpha=0.0).fit(X, y)
+    far, weights = np.vstack([X, np.full((1, 3), 1e4)]), np.append(np.ones(200), 0.0)
+    with np.errstate(all="ignore"):
+        model = NegativeBinomialRegressor(theta="estimate", alpha=0.0).fit(far, np.append(y, 0.0), weights)
+    assert model.theta_ == pytest.approx(alone.theta_, rel=1e-9)
+    assert model.coef_ == pytest.approx(alone.coef_, abs=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+def test_a_warm_start_that_leads_nowhere_is_left(alpha):
+    X, y = counts_of_one_column()
+    cold = NegativeBinomialRegressor(theta="estimate", alpha=alpha, tol=1e-8).fit(X, y)
+    model = clone(cold).set_params(warm_start=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, np.zeros(200))
+    assert model.theta_ == 1e8  # which vary no more than Poisson's
+    model.fit(X, y)
+    assert model.theta_ == pytest.approx(cold.theta_, rel=1e-6)
+    model.coef_, model.intercept_ = model.coef_ * 0.0 - 40.0, 300.0
+    model.fit(X, y)
+    assert model.theta_ == pytest.approx(cold.theta_, rel=1e-6)
+    assert model.coef_ == pytest.approx(cold.coef_, abs=1e-6)
+
+
+def test_data_that_are_refused_leave_the_model_as_it_was():
+    X, y = counts_of_one_column()
+    model = NegativeBinomialRegressor(theta="estimate")
+    with pytest.raises(ValueError, match="y must be"):
+        model.fit(X, -y - 1.0)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.fit(X, y)
+    known = dict(vars(model))
+    model.standard_errors, model.constraint = True, L1Ball(0.1)
+    with pytest.raises(ValueError, match="standard"):
+        model.fit(X, y)
+    assert all(vars(model)[name] is known[name] for name in ("coef_", "theta_", "trace_"))
+
+
+def test_a_fit_that_is_stopped_in_its_first_turn_has_the_theta_of_its_point():
+    X, y = counts_of_one_column()
+    model = NegativeBinomialRegressor(theta="estimate", callback=lambda report: True).fit(X, y)
+    found = likeliest_theta(y, model.predict(X), np.ones(200))
+    assert model.theta_ == pytest.approx(found, rel=1e-9)
 
 
 @pytest.mark.parametrize("near", [1e-8, 1e-3, 1.0, 50.0, 1e8])

@@ -86,6 +86,10 @@ class LinearEstimator(FitAttributes, CallbackSupportMixin, BaseEstimator, ABC):
 
     standard_errors = False  # a parameter of some classes
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether a fit has ended: one that raised has the number of columns alone."""
+        return hasattr(self, "coef_")
+
     @classmethod
     def from_formula(
         cls, formula: str, frame: Any, *, sample_weight: Any = None, offset: Any = None, **parameters: Any

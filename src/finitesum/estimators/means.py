@@ -24,6 +24,9 @@ from finitesum.problems.input import checked_numbers, checked_targets
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result, StopReason
 
+#: A mean that means no more where it is larger: that of a run that has diverged.
+LARGEST_MEAN = 1e300
+
 #: theta beyond which counts vary no more than Poisson's as far as float64 knows, and the least.
 LARGEST_THETA, LEAST_THETA = 1e8, 1e-8
 
@@ -217,7 +220,8 @@ groups, bounds, random_state, verbose, warm_start, n_threads, callback, measure_
         What was used; 1e8 where it is estimated and the counts vary no more than Poisson's: no finite one is likeliest.
     coef_, intercept_, n_iter_, n_passes_, n_hessian_passes_, optimality_, objective_, trace_, solver_, \
 cov_params_, standard_errors_
-        As in `LinearRegressor`; iterations and passes are summed over the runs with other thetas.
+        As in `LinearRegressor`. With theta="estimate" iterations and passes are summed over the thetas that were tried, and
+        the trace is that of the last.
 
     Examples
     --------
@@ -241,18 +245,18 @@ cov_params_, standard_errors_
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None) -> Self:
         """Fit the model; parameters as in `LinearRegressor.fit`."""
-        known = self.__dict__.pop("theta_", None)
         if self.theta != "estimate":
             super().fit(X, y, sample_weight, offset)
             self.theta_ = float(self._loss().theta)  # type: ignore[attr-defined]
             return self
-        self.theta_ = LARGEST_THETA if known is None else known
         problems, total, X, y = self._problems(X, y, sample_weight, offset)
+        if self.standard_errors:
+            self._require_errors(problems[0])
         tasks = FitTasks(self, X, y, {"sample_weight": sample_weight, "offset": offset}, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
         problem, results = self._turns(problems[0], callback)
         self._note(results[-1:], X.dtype)
-        self.n_iter_ = self._n_iter([sum(max(1, int(one.nit)) for one in results)])
+        self.n_iter_ = self._n_iter([max(1, sum(int(one.nit) for one in results))])
         self.n_passes_ = float(sum(one.n_passes for one in results))
         self.n_hessian_passes_ = float(sum(one.n_hessian_passes for one in results))
         self.__dict__.pop("_memory", None)
@@ -264,16 +268,30 @@ cov_params_, standard_errors_
     def _turns(self, problem: Problem, callback: Callable[[Any], bool] | None) -> tuple[Problem, list[Result]]:
         """Set theta_ to what is likeliest, and return the problem with it and the runs, of which the last solves it.
 
-        The first theta is what an earlier fit has found, or Poisson's. What is likeliest for the coefficients of another
-        theta changes little with it, by nearly the same factor from one turn to the next: the secant of two turns leads
-        to where it does not change.
+        They begin with what an earlier fit has found, and where that leads nowhere, or there is none, with Poisson's.
         """
         (start,) = self._starts([problem])
-        if start is None:
-            self.theta_ = LARGEST_THETA
-            start = np.zeros(problem.dim)
-            if problem.has_intercept:
-                start[-1] = best_constant(problem.loss, problem.targets, problem.weights, problem.offsets)
+        results: list[Result] = []
+        if start is not None:
+            self.theta_ = getattr(self, "theta_", LARGEST_THETA)
+            problem, results = self._turns_from(problem, start, callback)
+            is_stopped = results[-1].reason is StopReason.CALLBACK
+            if is_stopped or (results[-1].success and math.isfinite(results[-1].fun) and self.theta_ > LEAST_THETA):
+                return problem, results
+        self.theta_, start = LARGEST_THETA, np.zeros(problem.dim)
+        if problem.has_intercept:
+            start[-1] = best_constant(self._loss(), problem.targets, problem.weights, problem.offsets)
+        problem, more = self._turns_from(problem, start, callback)
+        return problem, results + more
+
+    def _turns_from(
+        self, problem: Problem, start: Vector, callback: Callable[[Any], bool] | None
+    ) -> tuple[Problem, list[Result]]:
+        """Return what `_turns` does, from a point and theta_.
+
+        What is likeliest for the coefficients of another theta changes little with it, by nearly the same factor from one
+        turn to the next: the secant of two turns leads to where it does not change.
+        """
         results: list[Result] = []
         earlier: tuple[float, float] | None = None
         while True:
@@ -283,11 +301,13 @@ cov_params_, standard_errors_
             solver = as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads)
             results.append(self._solve(problem, start, solver, tol=tol, callback=callback))
             start = results[-1].x
-            u = predictions(problem, start) + problem.offsets
-            found = likeliest_theta(problem.targets, problem.loss.mean_at(u), problem.weights, near=theta)  # type: ignore[attr-defined]
+            means = problem.loss.mean_at(predictions(problem, start) + problem.offsets)  # type: ignore[attr-defined]
+            found = likeliest_theta(problem.targets, means, problem.weights, near=theta)
+            if results[-1].reason is StopReason.CALLBACK:
+                self.theta_ = found
+                return problem, results
             change = found - theta
-            is_last = len(results) >= MOST_TURNS or results[-1].reason is StopReason.CALLBACK
-            if is_last or (abs(change) <= TOL_OF_THETA * theta and not is_first):
+            if len(results) >= MOST_TURNS or (abs(change) <= TOL_OF_THETA * theta and not is_first):
                 return problem, results
             self.theta_ = found
             if earlier is not None and theta != earlier[0]:
@@ -301,8 +321,14 @@ def likeliest_theta(counts: Vector, means: Vector, weights: Vector, *, near: flo
     """Return the theta that makes negative binomial counts of given means likeliest, between 1e-8 and 1e8.
 
     The derivative of the log-likelihood in theta is sum_i s_i (psi(y_i + theta) - psi(theta) + log(theta / (theta + m_i)) +
-    (m_i - y_i) / (theta + m_i)). It is sought where it is 0, `near` a guess first.
+    (m_i - y_i) / (theta + m_i)). It is sought where it is 0, `near` a guess first. Where all counts are 0 it is 1e8, as
+    for others that vary no more than Poisson's.
     """
+    has_weight = weights > 0.0
+    counts, weights = counts[has_weight], weights[has_weight]
+    means = np.minimum(means[has_weight], LARGEST_MEAN)
+    if not counts.any():
+        return LARGEST_THETA
     different, places = np.unique(counts, return_inverse=True)
     weights_of = np.bincount(places, weights)
 
