@@ -255,6 +255,7 @@ cov_params_, standard_errors_
         tasks = FitTasks(self, X, y, {"sample_weight": sample_weight, "offset": offset}, 1)
         callback = self._after_pass(tasks, tasks.of_problem(0), X.dtype, single=True)
         problem, results = self._turns(problems[0], callback)
+        self.theta_ = float(problem.loss.theta)  # type: ignore[attr-defined]
         self._note(results[-1:], X.dtype)
         self.n_iter_ = self._n_iter([max(1, sum(int(one.nit) for one in results))])
         self.n_passes_ = float(sum(one.n_passes for one in results))
@@ -266,28 +267,28 @@ cov_params_, standard_errors_
         return self
 
     def _turns(self, problem: Problem, callback: Callable[[Any], bool] | None) -> tuple[Problem, list[Result]]:
-        """Set theta_ to what is likeliest, and return the problem with it and the runs, of which the last solves it.
+        """Return the problem with the likeliest theta, and the runs, of which the last solves it.
 
         They begin with what an earlier fit has found, and where that leads nowhere, or there is none, with Poisson's.
         """
         (start,) = self._starts([problem])
         results: list[Result] = []
         if start is not None:
-            self.theta_ = getattr(self, "theta_", LARGEST_THETA)
-            problem, results = self._turns_from(problem, start, callback)
-            is_stopped = results[-1].reason is StopReason.CALLBACK
-            if is_stopped or (results[-1].success and math.isfinite(results[-1].fun) and self.theta_ > LEAST_THETA):
-                return problem, results
-        self.theta_, start = LARGEST_THETA, np.zeros(problem.dim)
+            known, results = self._turns_from(problem, start, getattr(self, "theta_", LARGEST_THETA), callback)
+            last = results[-1]
+            is_found = last.success and math.isfinite(last.fun) and known.loss.theta > LEAST_THETA  # type: ignore[attr-defined]
+            if is_found or last.reason is StopReason.CALLBACK:
+                return known, results
+        start = np.zeros(problem.dim)
         if problem.has_intercept:
-            start[-1] = best_constant(self._loss(), problem.targets, problem.weights, problem.offsets)
-        problem, more = self._turns_from(problem, start, callback)
+            start[-1] = best_constant(problem.loss, problem.targets, problem.weights, problem.offsets)
+        problem, more = self._turns_from(problem, start, LARGEST_THETA, callback)
         return problem, results + more
 
     def _turns_from(
-        self, problem: Problem, start: Vector, callback: Callable[[Any], bool] | None
+        self, problem: Problem, start: Vector, theta: float, callback: Callable[[Any], bool] | None
     ) -> tuple[Problem, list[Result]]:
-        """Return what `_turns` does, from a point and theta_.
+        """Return what `_turns` does, from a point and a theta.
 
         What is likeliest for the coefficients of another theta changes little with it, by nearly the same factor from one
         turn to the next: the secant of two turns leads to where it does not change.
@@ -295,8 +296,7 @@ cov_params_, standard_errors_
         results: list[Result] = []
         earlier: tuple[float, float] | None = None
         while True:
-            theta, is_first = self.theta_, not results
-            problem = replace(problem, loss=self._loss())
+            problem, is_first = replace(problem, loss=as_loss(NegativeBinomial(theta))), not results
             tol = max(self.tol, FIRST_TOL) if is_first else self.tol
             solver = as_solver(self.solver, self.step_size, problem, tol=tol, n_threads=self.n_threads)
             results.append(self._solve(problem, start, solver, tol=tol, callback=callback))
@@ -304,17 +304,15 @@ cov_params_, standard_errors_
             means = problem.loss.mean_at(predictions(problem, start) + problem.offsets)  # type: ignore[attr-defined]
             found = likeliest_theta(problem.targets, means, problem.weights, near=theta)
             if results[-1].reason is StopReason.CALLBACK:
-                self.theta_ = found
-                return problem, results
-            change = found - theta
+                return replace(problem, loss=as_loss(NegativeBinomial(found))), results
+            change, ahead = found - theta, found
             if len(results) >= MOST_TURNS or (abs(change) <= TOL_OF_THETA * theta and not is_first):
                 return problem, results
-            self.theta_ = found
             if earlier is not None and theta != earlier[0]:
                 slope = (found - earlier[1]) / (theta - earlier[0])
                 if abs(slope) < MOST_SLOPE:
-                    self.theta_ = min(max(theta + change / (1.0 - slope), LEAST_THETA), LARGEST_THETA)
-            earlier = None if is_first else (theta, found)
+                    ahead = min(max(theta + change / (1.0 - slope), LEAST_THETA), LARGEST_THETA)
+            earlier, theta = None if is_first else (theta, found), ahead
 
 
 def likeliest_theta(counts: Vector, means: Vector, weights: Vector, *, near: float = 1.0) -> float:

@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cholesky, lapack, qr
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 
-#: Multiplications that the triangle of the rows may cost: a tenth of a second.
+#: Multiplications that a triangle of all rows may cost: a tenth of a second.
 MOST_WORK = 1e8
 
 #: The largest rows that are reflected first, in columns, and by how many times more until they are enough: while the
