@@ -5,6 +5,7 @@ from typing import Any
 
 from finitesum.evaluation.class_hessians import MOST_JOINT
 from finitesum.evaluation.conditioning import redundancy_of
+from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
 from finitesum.losses.classes import Multinomial
 from finitesum.problems.linear import Problem
@@ -23,6 +24,16 @@ MOST_COLUMNS, WORTH_PASSES, FACTOR_WORK = 3000, 100.0, 8.0
 #: passes, if these are more than a few (of squares, whose Hessian it is, than many); and for more steps, whatever it costs.
 INDEPENDENT, FEW_PASSES, MANY_PASSES, FEWEST_STEPS = 1.4, 3.0, 30.0, 8
 ORTHOGONAL, MORE_STEPS = 1.05, 20
+
+#: Products of conjugate gradients that a run may take, by the rows and in their span, where their factor is the metric.
+OUTSIDE, WITHIN_SPAN = 60.0, 40.0
+
+#: Newton's method takes its exact solver up to this many variables, and where Hessian and factor take at most this many
+#: products.
+EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
+
+#: For classes, whose Hessian is that of K - 1 differences: nanoseconds of Hessian and factor, in single precision.
+EXACT_NANOSECONDS = 2e7
 
 #: Multiplications of a pass from which epochs of SDCA are worth a kernel: hundreds of passes take the second that it
 #: is made in.
@@ -57,6 +68,13 @@ def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
         of_a_row = n_pairs * (PRODUCT * dim**2 + SCALED * dim)
     once = nanoseconds_of_row_space(problem) if is_wide(problem) else 0.0
     return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3 + once
+
+
+def is_cheap(problem: Problem) -> bool:
+    """Return whether Hessian and factor take a part of a second at most, or there are few variables."""
+    if not loss_of(problem).ignores_shifts():
+        return problem.dim <= EXACT_UP_TO or problem.dim**2 * (problem.n_rows / 2.0 + problem.dim / 3.0) <= EXACT_PRODUCTS
+    return problem.dim <= EXACT_UP_TO or nanoseconds_of_factor(problem, problem.n_rows) <= EXACT_NANOSECONDS
 
 
 def is_whole_cheap(problem: Problem) -> bool:
@@ -97,3 +115,18 @@ def passes_of_epoch(problem: Problem) -> float:
     n_entries, n_rows = problem.rows.values.size, problem.n_rows
     of_epoch, of_pass = (each[0] * n_entries + each[1] * n_rows for each in (EPOCH, SPARSE_PASS))
     return float(of_epoch / of_pass)
+
+
+def is_worth_span(problem: Problem) -> bool:
+    """Return whether conjugate gradients run in the span of the rows, by shape and entries: whatever was known before."""
+    if not is_wide(problem):
+        return False
+    n, outside = problem.n_rows, nanoseconds_of_pass(problem, is_single=False)
+    within = problem.n_outputs * n * (2.0 * PASS[1] * n + SCORE)
+    return nanoseconds_of_row_space(problem, is_new=True) + WITHIN_SPAN * within <= OUTSIDE * outside
+
+
+def products_of_metric(problem: Problem) -> float:
+    """Return how many products of dense rows take the time of a factor of all columns."""
+    n, dim = float(problem.n_rows), float(problem.rows.dim())
+    return 2.0 * (PRODUCT * n + FACTOR * dim) * dim**2 / nanoseconds_of_pass(problem, is_single=False)

@@ -1,10 +1,10 @@
 """The path of a fold with several classes by products alone: solutions for falling strengths, to parts of a standard error.
 
-Steps are Newton's by conjugate gradients (`MultinomialNewton`), each solved to a part of its gradient. A strength begins
-with the iterate, scores and gradient of the one before, or at the point to which the last two solutions lead, on a line
-over the logarithm of the strength. It is solved where the step at hand, which leads to the point that is returned, is a
-part of a standard error. That is known where conjugate gradients see all of the error: not where columns are far from 0
-beside an intercept, which are left to others.
+Steps are Newton's by conjugate gradients (`finitesum.methods.newton.multinomial_newton`), each solved to a part of its
+gradient. A strength begins with the iterate, scores and gradient of the one before, or at the point to which the last
+two solutions lead, on a line over the logarithm of the strength. It is solved where the step at hand, which leads to the
+point that is returned, is a part of a standard error. That is known where conjugate gradients see all of the error: not
+where columns are far from 0 beside an intercept, which are left to others.
 """
 
 import math
@@ -14,7 +14,6 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.evaluation import outputs as several
 from finitesum.methods.newton.multinomial_newton import (
-    MultinomialNewton,
     MultinomialState,
     begun_step,
     is_solved,
@@ -43,7 +42,7 @@ def solve_classes_by_products(
     first, m = problems[0], len(problems)
     found = RoughPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
     enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
-    state, n_known = MultinomialNewton("cg").init(first, start, tol), 0
+    state, n_known = state_at(first, start.copy(), first.n_components, 0)._replace(tol=tol), 0
     for k, problem in enumerate(problems):
         if k >= 1:
             state = _with_penalty(problem, problems[k - 1], state)

@@ -21,6 +21,14 @@ cg      conjugate gradients until the residual is at most min(1/2, sqrt(||g||_1)
         curvatures, n K numbers, and the preconditioner, K d or K d^2. Sparse rows may have a copy by columns
         (`finitesum.evaluation.sparse_outputs`).
 
+        With few rows for each column steps are in the span of the rows, where products take less time
+        (`is_worth_span`): a factor of all classes, of the mean of their curvatures,
+
+            sum_i c_i x_i x_i' + l2 I,    c_i = p_i mean_k P_ik (1 - P_ik)
+
+        is the preconditioner there, made again where the last step took more time than it; products are 2 to 8 times
+        fewer so. The last digits are those of steps in all columns.
+
 Intercepts, and coefficients without a penalty, are determined up to one number for all classes; the exact solver pins
 it by a term that no gradient sees, and steps keep the mean over the classes.
 
@@ -31,6 +39,7 @@ References
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -44,8 +53,9 @@ from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
 from finitesum.evaluation.rounding import extended_gradient, is_rounded_by_norms
 from finitesum.evaluation.row_blocks import sum_over_problems
+from finitesum.evaluation.row_space import from_row_space, into_row_space, is_wide, row_space
 from finitesum.methods.base import SumMethod
-from finitesum.methods.class_costs import nanoseconds_of_factor
+from finitesum.methods.class_costs import is_cheap, is_worth_span, products_of_metric
 from finitesum.methods.cost_model import MOST_FACTORED, threads_for_classes
 from finitesum.methods.newton.class_factor import ClassFactor, class_hessian, divided
 from finitesum.methods.subproblems.conjugate_gradients import (
@@ -61,12 +71,6 @@ from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import n_entries
 
-#: "auto" takes the exact solver up to this many variables, and where Hessian and factor take at most this many products.
-EXACT_UP_TO, EXACT_PRODUCTS = 200, 1e8
-
-#: For classes, whose Hessian is that of K - 1 differences: nanoseconds of Hessian and factor, in single precision.
-EXACT_NANOSECONDS = 2e7
-
 #: Products of a step with the diagonal preconditioner, at least, before the factors are made.
 PLAIN_PRODUCTS = 100
 
@@ -77,10 +81,15 @@ NEEDED, MOST_LEFT = 0.6, 0.25
 #: a run may go that many passes over its limit.
 NUMBERS_OF_A_PASS, MOST_AT_ONCE = 1e6, 8
 
+#: What a step in the span of the rows leaves of a gradient, unless F falls by products that are not exhausted, or rounding
+#: errors are what is left.
+LEAST_FALL = 0.5
+
 #: d^2 by the stored numbers of the rows, up to which solving by a factor takes less time than a product (161 problems).
 NUMBERS_OF_FACTOR = 0.6
 
-#: Diagonals of the outputs' blocks, shape (K, dim), or their Cholesky factors, (K, dim, dim), lower triangles.
+#: Diagonals of the outputs' blocks, shape (K, dim), or their Cholesky factors, (K, dim, dim), lower triangles; one for all
+#: outputs has the shape (1, dim, dim).
 Preconditioner = npt.NDArray[np.float64]
 
 
@@ -92,12 +101,18 @@ class MultinomialState(NamedTuple):
     n_gradients: int
     n_hessians: int
     tol: float = 0.0  # the optimality asked for
+    within: Vector = np.zeros(0)  # the iterate in the span of the rows, where steps are there, and all but x is of there
+    preconditioner: Preconditioner = np.zeros((0, 0))  # kept between steps where it is one of all outputs
+    n_products: int = 0  # of the last step
     # what follows is empty between steps
     curvatures: Matrix = np.zeros((0, 0))  # (n, K)  at x, while conjugate gradients run
-    preconditioner: Preconditioner = np.zeros((0, 0))
     direction: Vector = np.zeros(0)  # of the step, as far as the run with the diagonal preconditioner has found it
     cg: ConjugateGradients = ConjugateGradients()  # for the rest of the direction
     enough: float = 0.0  # what the residual may be
+
+
+#: What makes a pass.
+Stepped = Callable[[Problem, MultinomialState], MultinomialState]
 
 
 @dataclass(frozen=True)
@@ -138,15 +153,24 @@ class MultinomialNewton(SumMethod):
         return threads_for_classes(problem)
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> MultinomialState:
-        """Return the state before the first step: scores and gradient at the start."""
-        return state_at(problem, x0.copy(), problem.n_components, 0)._replace(tol=tol)
+        """Return the state before the first step: scores and gradient at the start, or at its part in the rows' span."""
+        if not (is_wide(problem) if self._is_exact(problem) else is_worth_span(problem)):
+            return state_at(problem, x0.copy(), problem.n_components, 0)._replace(tol=tol)
+        inside = row_space(problem).inside
+        start = into_row_space(problem, x0) if x0.any() else np.zeros(inside.dim)
+        first = state_at(inside, start, problem.n_components, 0)
+        return first._replace(x=x0.copy(), within=first.x, tol=tol)
 
     def template(self, problem: Problem, first: MultinomialState, state: MultinomialState) -> MultinomialState:
         """Return a state of the shapes that one from a file must have: see `Method`."""
+        if not state.within.size:  # which a run leaves
+            first = first._replace(within=np.zeros(0), gradient=first.x)
+        n_outputs, dim = problem.n_outputs, first.gradient.size // problem.n_outputs
+        is_shared = len(state.preconditioner) == 1
         if state.cg.residual.size == 0:
-            return first
-        point, dim = first.x, problem.rows.dim()
-        factored = (problem.n_outputs, dim, dim)[: max(state.preconditioner.ndim, 2)]
+            return first._replace(preconditioner=np.zeros((1, dim, dim))) if is_shared else first
+        point = first.gradient
+        factored = (1 if is_shared else n_outputs, dim, dim)[: max(state.preconditioner.ndim, 2)]
         return first._replace(
             curvatures=first.scores,
             preconditioner=np.zeros(factored),
@@ -154,42 +178,65 @@ class MultinomialNewton(SumMethod):
             cg=ConjugateGradients(point, point, point),
         )
 
+    def _is_exact(self, problem: Problem) -> bool:
+        return self.solver == "exact" or (self.solver == "auto" and is_cheap(problem))
+
     def run_pass(self, problem: Problem, state: MultinomialState, order: Indices) -> MultinomialState:
         """Return the state after a step; by conjugate gradients, after a product or the end of a step."""
-        if self.solver == "exact" or (self.solver == "auto" and is_cheap(problem)):
-            return stepped_along(problem, state, _exact(problem, state), problem.n_components)
-        if state.cg.residual.size == 0:
-            state = begun_step(problem, state)
-        for _ in range(_products_a_pass(problem)):
-            if is_solved(problem, state):
-                direction = state.direction + state.cg.solution
-                return stepped_along(problem, state, direction if direction.any() else state.cg.direction, 0)
-            state = multiplied(problem, state)
-        return state
+        stepped = _exactly if self._is_exact(problem) else _by_products
+        return _within_span(problem, state, stepped) if state.within.size else stepped(problem, state)
 
     def estimate(self, problem: Problem, state: MultinomialState) -> float:
         """Return the optimality at the end of a step, where it is known exactly; NaN within one."""
         return math.nan if state.cg.residual.size > 0 else float(np.linalg.norm(state.gradient))
 
-    def exact_measures(self, problem: Problem, state: MultinomialState) -> Measures:
-        """Return what the last step found at its end, which is exact."""
+    def exact_measures(self, problem: Problem, state: MultinomialState) -> Measures | None:
+        """Return what the last step found at its end, which is exact; None in the span of the rows, which is rounded."""
+        if state.within.size:
+            return None
         return Measures(state.objective, float(np.linalg.norm(state.gradient)), state.gradient.copy())
 
 
-def is_cheap(problem: Problem) -> bool:
-    """Return whether Hessian and factor take a part of a second at most, or there are few variables."""
-    if not several.loss_of(problem).ignores_shifts():
-        return problem.dim <= EXACT_UP_TO or problem.dim**2 * (problem.n_rows / 2.0 + problem.dim / 3.0) <= EXACT_PRODUCTS
-    return problem.dim <= EXACT_UP_TO or nanoseconds_of_factor(problem, problem.n_rows) <= EXACT_NANOSECONDS
+def _by_products(problem: Problem, state: MultinomialState) -> MultinomialState:
+    """Return the state after a product, or some of small data, or the end of a step."""
+    if state.cg.residual.size == 0:
+        state = begun_step(problem, state)
+    for _ in range(_products_a_pass(problem)):
+        if is_solved(problem, state):
+            direction = state.direction + state.cg.solution
+            return stepped_along(problem, state, direction if direction.any() else state.cg.direction, 0)
+        state = multiplied(problem, state)
+    return state
 
 
-def _exact(problem: Problem, state: MultinomialState) -> Vector:
-    """Return the direction of Newton's method."""
+def _exactly(problem: Problem, state: MultinomialState) -> MultinomialState:
+    """Return the state after a step by the factor of the Hessian."""
     curvatures = several.curvatures_by_row(problem, state.scores)
-    if not several.loss_of(problem).ignores_shifts():
-        return -solve_spd(several.full_hessian(problem, curvatures), state.gradient)
-    hessian = class_hessian(problem, curvatures, None, None, np.float64)
-    return -divided(problem, ClassFactor(raised_factor(hessian, 0.0)[0]), state.gradient)
+    if several.loss_of(problem).ignores_shifts():
+        hessian = class_hessian(problem, curvatures, None, None, np.float64)
+        direction = -divided(problem, ClassFactor(raised_factor(hessian, 0.0)[0]), state.gradient)
+    else:
+        direction = -solve_spd(several.full_hessian(problem, curvatures), state.gradient)
+    return stepped_along(problem, state, direction, problem.n_components)
+
+
+def _within_span(problem: Problem, state: MultinomialState, stepped: Stepped) -> MultinomialState:
+    """Return the state after a pass in the span of the rows.
+
+    It is left where rounding errors are what is left, or a check in all columns did not confirm the optimality there.
+    """
+    inside = row_space(problem).inside
+    found = stepped(inside, state._replace(x=state.within))
+    if found.x is state.within:
+        return found._replace(x=state.x)
+    size, before = float(np.linalg.norm(found.gradient)), float(np.linalg.norm(state.gradient))
+    falls = found.objective < state.objective and found.n_products < inside.dim
+    is_finite = bool(np.isfinite(found.x).all()) and math.isfinite(found.objective)
+    x = from_row_space(problem, found.x) if is_finite else state.x
+    if is_finite and before > state.tol and (falls or size <= LEAST_FALL * before):
+        return found._replace(x=x, within=found.x)
+    counts = found.n_gradients + problem.n_components, found.n_hessians
+    return state_at(problem, x, *counts)._replace(tol=state.tol)
 
 
 def state_at(
@@ -208,15 +255,19 @@ def state_at(
 
 
 def begun_step(problem: Problem, state: MultinomialState) -> MultinomialState:
-    """Return the state with conjugate gradients begun for the next step, preconditioned by a diagonal."""
+    """Return the state with conjugate gradients begun for the next step, by a diagonal or a factor of all outputs."""
     curvatures = several.curvatures_by_row(problem, state.scores)
-    diagonals = _preconditioner(problem, curvatures, is_factored=False)
-    cg = begun(-state.gradient, _preconditioned(diagonals, -state.gradient))
+    preconditioner = state.preconditioner
+    if not state.within.size:
+        preconditioner = _preconditioner(problem, curvatures, is_factored=False)
+    elif preconditioner.size == 0 or state.n_products > products_of_metric(problem):
+        preconditioner = _shared_factor(problem, curvatures)
+    cg = begun(-state.gradient, _preconditioned(preconditioner, -state.gradient))
     size = math.sqrt(sum_of_squares(state.gradient))
     enough = min(0.5, math.sqrt(float(np.abs(state.gradient).sum()))) * size
     enough = max(enough, min(NEEDED * state.tol, MOST_LEFT * size))
     none = np.zeros(problem.dim)
-    return state._replace(curvatures=curvatures, preconditioner=diagonals, direction=none, cg=cg, enough=enough)
+    return state._replace(curvatures=curvatures, preconditioner=preconditioner, direction=none, cg=cg, enough=enough)
 
 
 def _products_a_pass(problem: Problem) -> int:
@@ -266,9 +317,10 @@ def stepped_along(problem: Problem, state: MultinomialState, direction: Vector, 
     counts = state.n_gradients + problem.n_components, state.n_hessians + n_hessians
     after = state_at(problem, state.x + t * direction, *counts)
     found = Measures(after.objective, float(np.linalg.norm(after.gradient)), after.gradient)
-    if is_hidden and is_rounded_by_norms(problem, after.x, found):
+    if is_hidden and not state.within.size and is_rounded_by_norms(problem, after.x, found):
         after = state_at(problem, after.x, *counts, is_extended=True)
-    return after._replace(tol=state.tol)
+    kept = state.preconditioner if len(state.preconditioner) == 1 else after.preconditioner
+    return after._replace(tol=state.tol, preconditioner=kept, n_products=state.cg.n_products)
 
 
 def kept_mean(problem: Problem, direction: Vector) -> Vector:
@@ -323,10 +375,21 @@ def _preconditioner(problem: Problem, curvatures: Matrix, *, is_factored: bool) 
     return factors
 
 
+def _shared_factor(problem: Problem, curvatures: Matrix) -> Preconditioner:
+    """Return the Cholesky factor of a block of the mean of the outputs' curvatures, which stands for each of them."""
+    means = np.mean([_diagonal(problem, curvatures, k) for k in range(problem.n_outputs)], axis=0)
+    gram = several.weighted_gram(problem, means, np.arange(problem.n_rows))
+    diagonal = np.diagonal(gram) + problem.term.quadratic[: len(gram)]
+    np.fill_diagonal(gram, diagonal + 1e-12 * float(diagonal.max()))
+    return np.asarray(cho_factor(gram, overwrite_a=True, check_finite=False)[0].T[None])
+
+
 def _preconditioned(preconditioner: Preconditioner, residual: Vector) -> Vector:
     """Return M^-1 times a residual."""
-    rows = residual.reshape(preconditioner.shape[0], -1)
+    rows = residual.reshape(-1, preconditioner.shape[-1])
     if preconditioner.ndim == 2:
         return (rows / preconditioner).reshape(-1)
+    if len(preconditioner) == 1:
+        return np.asarray(cho_solve((preconditioner[0].T, False), rows.T, check_finite=False).T.reshape(-1))
     solved = [cho_solve((lower.T, False), row, check_finite=False) for lower, row in zip(preconditioner, rows, strict=True)]
     return np.concatenate(solved)
