@@ -79,7 +79,7 @@ def test_a_start_out_of_the_span_is_a_start(solver):
 def test_a_run_leaves_the_span_for_digits_that_are_lost_there(solver):
     """Gradients in the span of rows that nearly repeat are off by some 1e-12: a check in all columns finds it."""
     problem = problem_of(*wide(repeats=14, shift=3.0), alpha=1e-4)
-    found = run(problem, solver, tol=1e-13, max_iter=300)
+    found = run(problem, solver, tol=1e-13, max_iter=3000)
     assert found.state.within.size == 0
     assert evaluate(problem, found.x).optimality <= 1e-12
 
