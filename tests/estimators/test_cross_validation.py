@@ -267,6 +267,8 @@ CLASSES = {
     "offsets": {"offsets": True},
     "few rows": {"n": 60, "d": 100},
     "few rows in folds": {"n": 80, "d": 100, "weighted": True},
+    "span of few rows": {"n": 50, "d": 200},
+    "span of few rows, weights and offsets": {"n": 50, "d": 200, "weighted": True, "offsets": True, "noise": 0.02},
     "nearly separated": {"n": 80, "d": 6, "noise": 0.02},
     "no penalty": {"Cs": [0.1, np.inf]},
     "other splits": {"cv": ShuffleSplit(3, random_state=0)},

@@ -42,6 +42,18 @@ def test_solutions_are_right_to_parts_of_a_standard_error(case):
         assert max(errors_of(X, problem, point)) < 2.0 * ACCURACY
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_one_factor_of_all_classes_leads_to_the_same_with_fewer_products(case):
+    X, problems = classes_of(**CASES[case])
+    start = np.zeros(problems[0].dim)
+    found = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY, is_shared=True)
+    assert found.is_solved.all()
+    for problem, point in zip(problems, found.points, strict=True):
+        assert max(errors_of(X, problem, point)) < 2.0 * ACCURACY
+    by_diagonals = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY)
+    assert found.n_passes.sum() < by_diagonals.n_passes.sum()
+
+
 def test_a_path_takes_less_than_fits_of_their_own():
     X, problems = classes_of(n=300, d=20)
     found = solve_classes_by_products(problems, np.zeros(problems[0].dim), float(len(X)), 1e-12, ACCURACY)

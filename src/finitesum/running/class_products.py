@@ -3,8 +3,8 @@
 Steps are Newton's by conjugate gradients (`finitesum.methods.newton.multinomial_newton`), each solved to a part of its
 gradient. A strength begins with the iterate, scores and gradient of the one before, or at the point to which the last
 two solutions lead, on a line over the logarithm of the strength. It is solved where the step at hand, which leads to the
-point that is returned, is a part of a standard error. That is known where conjugate gradients see all of the error: not
-where columns are far from 0 beside an intercept, which are left to others.
+point that is returned, is a part of a standard error. That is known where conjugate gradients see all of the error: by a
+diagonal not where columns are far from 0 beside an intercept, which are left to others.
 """
 
 import math
@@ -33,11 +33,12 @@ LEFT = 0.1
 
 
 def solve_classes_by_products(
-    problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float
+    problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float, *, is_shared: bool = False
 ) -> RoughPath:
     """Return the solutions of problems of several classes that differ in the strength of an l2 penalty, which falls.
 
-    The arguments are those of `finitesum.running.rough_paths.solve_roughly`.
+    The arguments are those of `finitesum.running.rough_paths.solve_roughly`, and whether one factor of all classes is to be
+    the preconditioner, as in the span of few rows.
     """
     first, m = problems[0], len(problems)
     found = RoughPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
@@ -48,7 +49,7 @@ def solve_classes_by_products(
             state = _with_penalty(problem, problems[k - 1], state)
         if k >= 2:
             state = _further(problems[k - 2 : k + 1], state, found.points[k - 2 : k])
-        state, end = _solved(problem, state, enough, accuracy)
+        state, end = _solved(problem, state, enough, accuracy, is_shared)
         found.n_passes[k] = (state.n_gradients - n_known) / first.n_components
         n_known = state.n_gradients
         if end is None:
@@ -79,7 +80,7 @@ def _further(problems: list[Problem], state: MultinomialState, points: Matrix) -
 
 
 def _solved(
-    problem: Problem, state: MultinomialState, enough: float, accuracy: float
+    problem: Problem, state: MultinomialState, enough: float, accuracy: float, is_shared: bool
 ) -> tuple[MultinomialState, Vector | None]:
     """Return the state before the step that leads to the solution, and the solution, None where there is none."""
     most = state.n_gradients + MOST_PRODUCTS * problem.n_components
@@ -87,19 +88,21 @@ def _solved(
         size = float(np.linalg.norm(state.gradient))
         if size <= state.tol:
             return state, state.x
-        run = begun_step(problem, state)._replace(enough=LEFT * size)
+        run = begun_step(problem, state, is_shared=is_shared)._replace(enough=LEFT * size)
         while not is_solved(problem, run) and run.n_gradients < most:
             run = multiplied(problem, run)
         direction = kept_mean(problem, run.direction + run.cg.solution)
         squared = -float(state.gradient @ direction)
         state = state._replace(n_gradients=run.n_gradients)
+        if is_shared:
+            state = state._replace(preconditioner=run.preconditioner, n_products=run.cg.n_products)
         if not squared > 0.0 or state.n_gradients >= most:
             break
         if squared <= enough**2:
             moved = several.score_changes(problem, direction)
             if float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
                 return state, state.x + direction
-        after = stepped_along(problem, state, direction, 0)
+        after = stepped_along(problem, run, direction, 0)
         if np.array_equal(after.x, state.x):
             break
         state = after

@@ -200,7 +200,7 @@ class MultinomialNewton(SumMethod):
 def _by_products(problem: Problem, state: MultinomialState) -> MultinomialState:
     """Return the state after a product, or some of small data, or the end of a step."""
     if state.cg.residual.size == 0:
-        state = begun_step(problem, state)
+        state = begun_step(problem, state, is_shared=state.within.size > 0)
     for _ in range(_products_a_pass(problem)):
         if is_solved(problem, state):
             direction = state.direction + state.cg.solution
@@ -254,11 +254,11 @@ def state_at(
     return MultinomialState(w, scores, gradient, objective, n_gradients, n_hessians)
 
 
-def begun_step(problem: Problem, state: MultinomialState) -> MultinomialState:
+def begun_step(problem: Problem, state: MultinomialState, *, is_shared: bool = False) -> MultinomialState:
     """Return the state with conjugate gradients begun for the next step, by a diagonal or a factor of all outputs."""
     curvatures = several.curvatures_by_row(problem, state.scores)
     preconditioner = state.preconditioner
-    if not state.within.size:
+    if not is_shared:
         preconditioner = _preconditioner(problem, curvatures, is_factored=False)
     elif preconditioner.size == 0 or state.n_products > products_of_metric(problem):
         preconditioner = _shared_factor(problem, curvatures)
