@@ -328,6 +328,10 @@ def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkey
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
     monkeypatch.setattr(class_paths, "MOST_STEPS", 0)
+    rough = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
+    for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
+        assert 1e-9 < np.abs(rough.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
+    monkeypatch.setattr(class_products, "MOST_STEPS", 0)
     exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
@@ -345,9 +349,21 @@ def test_a_strength_that_products_of_hessians_do_not_solve_is_solved_alone(most,
         assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < (2e-3 if most else 1e-6)
 
 
-def test_folds_of_classes_with_columns_far_from_0_have_runs_of_their_own(monkeypatch):
+def test_folds_of_classes_with_columns_far_from_0_have_one_factor_of_all_classes(monkeypatch):
+    X, y = classes_of(3)
+    monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
+    monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
+    monkeypatch.setattr(folds, "_alone", None)
+    Cs = np.logspace(-2, 2, 3)
+    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X + 30.0, y)
+    for f, k, _, fit in fold_fits(model, X + 30.0, y, None, None, Cs, StratifiedKFold(3)):
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
+
+
+def test_folds_of_classes_with_columns_far_from_0_have_runs_of_their_own_where_a_factor_takes_long(monkeypatch):
     """Conjugate gradients do not see all of the error there, and a run by itself centres columns."""
     X, y = classes_of(3)
+    monkeypatch.setattr(folds, "MOST_PRODUCTS", 0.0)
     monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
     monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
     monkeypatch.setattr(folds, "solve_classes_by_products", None)

@@ -25,7 +25,7 @@ from finitesum.evaluation.row_space import from_row_space, is_wide, products_of_
 from finitesum.evaluation.samples import evaluate_on, sample_of
 from finitesum.evaluation.whole_arrays import with_zeros
 from finitesum.methods.base import Method, batch_size_for
-from finitesum.methods.class_costs import is_worth_span
+from finitesum.methods.class_costs import is_worth_span, products_of_metric
 from finitesum.methods.newton.class_factor import ClassFactor
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
 from finitesum.methods.newton.lazy_newton import LazyNewton
@@ -61,6 +61,10 @@ L1_COLUMNS = 250
 
 #: The error, in standard errors, of the points of all rows at which folds with several classes have their Hessians.
 NEAR = 0.03
+
+
+#: Products of conjugate gradients that one factor of all classes may take.
+MOST_PRODUCTS = 30.0
 
 
 class Fold(NamedTuple):
@@ -137,19 +141,22 @@ def _may_be_rough(problem: Problem, Cs: Vector) -> bool:
     return problem.n_outputs == 1 and problem.is_smooth and problem.convex and bool(np.isfinite(Cs).all())
 
 
-def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
-    """Return the path of a fold with an l2 penalty throughout to parts of a standard error."""
+def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, start: Vector | None = None) -> Path:
+    """Return the path of a fold with an l2 penalty throughout to parts of a standard error, from a start or 0."""
     part = copy(fold.part)
     part.X = data.X[fold.train]
     alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
     (first,) = estimator._problems(part, alphas[0])
-    if first.n_outputs > 1 and shift_of(first)[0].any():  # columns far from 0, which a run by itself centres
+    is_shared = first.n_outputs > 1 and products_of_metric(first) <= MOST_PRODUCTS
+    if first.n_outputs > 1 and not is_shared and shift_of(first)[0].any():  # columns far from 0, which a run centres
         return _alone(estimator, data, fold, Cs)
     problems = [with_alpha(estimator, with_zeros(first), alpha) for alpha in alphas]
-    start, total, tol = np.zeros(first.dim), part.total_weight, float(estimator.tol)
+    start, total, tol = np.zeros(first.dim) if start is None else start, part.total_weight, float(estimator.tol)
     with limited_blas(1):
-        solve = solve_classes_by_products if first.n_outputs > 1 else solve_roughly
-        known = solve(problems, start, total, tol, ACCURACY)
+        if first.n_outputs > 1:
+            known = solve_classes_by_products(problems, start, total, tol, ACCURACY, is_shared=is_shared)
+        else:
+            known = solve_roughly(problems, start, total, tol, ACCURACY)
     path = Path(known.points, known.n_passes, [])
     if known.is_solved.all():
         return path
@@ -185,8 +192,11 @@ def _with_rest(
     """Return a path with what is not solved, which is solved now, by itself."""
     if is_solved.all():
         return path
-    rest = _roughly if _may_be_rough(problem, Cs) else _alone
-    return _joined(path, is_solved, rest(estimator, data, fold, Cs[~is_solved]))
+    left = Cs[~is_solved]
+    if not (_may_be_rough(problem, Cs) or problem.n_outputs > 1):
+        return _joined(path, is_solved, _alone(estimator, data, fold, left))
+    start = path.points[is_solved][-1] if is_solved.any() else None
+    return _joined(path, is_solved, _roughly(estimator, data, fold, left, start))
 
 
 def _joined(path: Path, is_solved: npt.NDArray[np.bool_], rest: Path) -> Path:

@@ -45,7 +45,7 @@ from finitesum.running.together import ACCURACY
 MOST_VARIABLES, MOST_PASSES, MOST_NANOSECONDS = 1000, 20.0, 3e6
 
 #: Steps by a Hessian of all rows, after which a fold has its own, and steps after which a strength is left to others.
-SHARED_STEPS, MOST_STEPS = 12, 100
+SHARED_STEPS, MOST_STEPS = 12, 40
 
 #: Steps of a strength before which its Hessian is looked at.
 LOOKED_AT = 0, 3
