@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import log_loss, make_scorer, roc_auc_score
-from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
 
 from finitesum import LogisticRegression, LogisticRegressionCV, Problem, linear_path, logistic_path
 from finitesum.constraints import L1Ball
@@ -320,7 +320,7 @@ def test_folds_of_several_classes_are_fits_to_a_part_of_a_standard_error(case, m
     assert model.optimality_ <= model.tol
 
 
-def test_a_strength_of_several_classes_that_is_not_solved_is_solved_alone(monkeypatch):
+def test_a_strength_of_several_classes_that_is_not_solved_is_solved_by_products_or_alone(monkeypatch):
     X, y = classes_of(3)
     Cs = np.logspace(-2, 2, 5)
     monkeypatch.setattr(class_paths, "MOST_STEPS", 3)
@@ -363,7 +363,7 @@ def test_folds_of_classes_with_columns_far_from_0_have_one_factor_of_all_classes
 def test_folds_of_classes_with_columns_far_from_0_have_runs_of_their_own_where_a_factor_takes_long(monkeypatch):
     """Conjugate gradients do not see all of the error there, and a run by itself centres columns."""
     X, y = classes_of(3)
-    monkeypatch.setattr(folds, "MOST_PRODUCTS", 0.0)
+    monkeypatch.setattr(folds, "WORTH_PRODUCTS", 0.0)
     monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
     monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
     monkeypatch.setattr(folds, "solve_classes_by_products", None)
@@ -567,3 +567,11 @@ def test_rows_of_a_group_are_in_one_fold():
     model = LogisticRegressionCV([0.1, 1.0], cv=GroupKFold(3), tol=1e-9).fit(X, y, groups=groups)
     splits = list(GroupKFold(3).split(X, y, groups))
     np.testing.assert_array_equal(model.scores_, LogisticRegressionCV([0.1, 1.0], cv=splits, tol=1e-9).fit(X, y).scores_)
+
+
+def test_a_fold_whose_rows_have_weight_0_is_refused():
+    X, y = classes_of(3)
+    weights = np.ones(len(y))
+    weights[: len(y) // 3] = 0.0
+    with pytest.raises(ValueError, match="all have weight 0"):
+        LogisticRegressionCV(2, cv=KFold(3)).fit(X, y, weights)

@@ -64,7 +64,7 @@ NEAR = 0.03
 
 
 #: Products of conjugate gradients that one factor of all classes may take.
-MOST_PRODUCTS = 30.0
+WORTH_PRODUCTS = 30.0
 
 
 class Fold(NamedTuple):
@@ -137,7 +137,7 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
 
 
 def _may_be_rough(problem: Problem, Cs: Vector) -> bool:
-    """Return whether paths may end at parts of a standard error: with one output and an l2 penalty throughout."""
+    """Return whether paths of one output may end at parts of a standard error: with an l2 penalty throughout."""
     return problem.n_outputs == 1 and problem.is_smooth and problem.convex and bool(np.isfinite(Cs).all())
 
 
@@ -147,7 +147,7 @@ def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, start: 
     part.X = data.X[fold.train]
     alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
     (first,) = estimator._problems(part, alphas[0])
-    is_shared = first.n_outputs > 1 and products_of_metric(first) <= MOST_PRODUCTS
+    is_shared = first.n_outputs > 1 and products_of_metric(first) <= WORTH_PRODUCTS
     if first.n_outputs > 1 and not is_shared and shift_of(first)[0].any():  # columns far from 0, which a run centres
         return _alone(estimator, data, fold, Cs)
     problems = [with_alpha(estimator, with_zeros(first), alpha) for alpha in alphas]
@@ -189,7 +189,7 @@ def _with_rest(
     path: Path,
     is_solved: npt.NDArray[np.bool_],
 ) -> Path:
-    """Return a path with what is not solved, which is solved now, by itself."""
+    """Return a path with what is not solved, from the last solution where a part of a standard error is enough."""
     if is_solved.all():
         return path
     left = Cs[~is_solved]

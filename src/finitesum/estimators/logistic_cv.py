@@ -252,6 +252,8 @@ solver_, cov_params_, standard_errors_
 
     def _accuracies(self, X: Any, codes: Indices, tables: list[Any], offset: Any, weights: Any) -> Vector:
         """Return the part of the rows, by weight, whose class each model predicts: what the scorer would return."""
+        if weights is not None and not np.any(weights):
+            raise ValueError("the rows that a fold predicts all have weight 0: give other folds as cv, or leave them out.")
         coef, intercept = np.stack([coef for coef, _ in tables]), np.stack([intercept for _, intercept in tables])
         decisions = np.asarray(X @ coef.reshape(-1, coef.shape[-1]).T).reshape(-1, *intercept.shape) + intercept
         if offset is not None:

@@ -118,15 +118,15 @@ def passes_of_epoch(problem: Problem) -> float:
 
 
 def is_worth_span(problem: Problem) -> bool:
-    """Return whether conjugate gradients run in the span of the rows, by shape and entries: whatever was known before."""
+    """Return whether conjugate gradients run in the span of the rows, by shape and entries alone."""
     if not is_wide(problem):
         return False
     n, outside = problem.n_rows, nanoseconds_of_pass(problem, is_single=False)
     within = problem.n_outputs * n * (2.0 * PASS[1] * n + SCORE)
-    return nanoseconds_of_row_space(problem, is_new=True) + WITHIN_SPAN * within <= OUTSIDE * outside
+    return nanoseconds_of_row_space(problem) + WITHIN_SPAN * within <= OUTSIDE * outside
 
 
 def products_of_metric(problem: Problem) -> float:
-    """Return how many products of dense rows take the time of a factor of all columns."""
+    """Return how many products take the time of a factor of all columns, made of rows with their zeros."""
     n, dim = float(problem.n_rows), float(problem.rows.dim())
     return 2.0 * (PRODUCT * n + FACTOR * dim) * dim**2 / nanoseconds_of_pass(problem, is_single=False)

@@ -76,7 +76,8 @@ def _further(problems: list[Problem], state: MultinomialState, points: Matrix) -
         value = several.objective_along(problem, state.x, direction, line, 1.0)
     if not value < state.objective:
         return state
-    return state_at(problem, end, state.n_gradients + problem.n_components, state.n_hessians)._replace(tol=state.tol)
+    there = state_at(problem, end, state.n_gradients + problem.n_components, state.n_hessians)
+    return there._replace(tol=state.tol, preconditioner=state.preconditioner, n_products=state.n_products)
 
 
 def _solved(

@@ -106,6 +106,15 @@ class PassReport(NamedTuple):
     tol: float
 
 
+def is_stopped_by(callback: Callable[[Any], Any], report: Any) -> bool:
+    """Call a user's function, and return whether it ends the run: by returning True, or raising StopIteration."""
+    try:
+        answer = callback(report)
+    except StopIteration:
+        return True
+    return isinstance(answer, bool | np.bool_) and bool(answer)
+
+
 def fraction_done(report: PassReport) -> float:
     """Return the part of a run that seems done, in [0, 1]: by passes, or by the logarithm of the optimality if larger."""
     by_passes = report.n_passes / report.max_iter

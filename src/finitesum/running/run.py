@@ -26,7 +26,7 @@ from finitesum.problems.finite_sum import FiniteSum
 from finitesum.problems.linear import Problem
 from finitesum.running import checkpoint as checkpoints
 from finitesum.running.handover import WithoutBarrier, fraction_done, handed_over, is_changed
-from finitesum.running.observers import Display, PassReport, Trace, TraceRow
+from finitesum.running.observers import Display, PassReport, Trace, TraceRow, is_stopped_by
 from finitesum.running.results import Result, StopReason
 from finitesum.running.run_memory import Before, Best, Kept, Loop, as_checkpoint, kept_in, method_in, with_running
 from finitesum.running.sampling import as_seed, order_for
@@ -184,16 +184,15 @@ class Run:
 
     def _passes(self, observer: Display | None) -> StopReason | None:
         """Run passes until a reason to stop, or None where another method goes on."""
-        while True:
-            # what was spent at the start leaves room for a pass
+        while True:  # what was spent at the start leaves room for a pass
             if self.n_passes >= self.max_iter and self.loop.k > self.before.k:
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
             order = order_for(self.problem, self.sampling, self.seed, self.loop.k)
             state = self.method.run_pass(self.problem, self.state, order)
-            if not np.isfinite(state.x).all():
+            if not np.isfinite(state.x).all():  # self.state is the last finite one
                 self._stop_clock()
-                return StopReason.DIVERGED  # self.state is the last finite one
+                return None if self._is_changed(StopReason.DIVERGED) else StopReason.DIVERGED
             before, self.state = self.state.x, state
             self.loop.k += 1
             estimate = self.method.estimate(self.problem, state)
@@ -202,18 +201,24 @@ class Run:
                 self._stop_clock()
                 return StopReason.DIVERGED  # F overflows at the start already: no step is taken from there
             reason = self._after_pass(observer, before, estimate)
-            counts = Counts(self.n_passes, self.n_hessian_passes, self.loop.k - self.before.k)
-            if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason, self.state):
-                self._change(reason)
-            elif reason is None and (why := self._why_without_barrier()):
-                changes = True
+            if self._is_changed(reason):
+                return None
+            if reason is None and (why := self._why_without_barrier()):
                 self._go_without_barrier(why)
-            if changes or reason in (None, StopReason.CONVERGED):
+                return None
+            if reason in (None, StopReason.CONVERGED):
                 self._keep()
-            if changes or reason is not None:
-                return None if changes else reason
+            if reason is not None:
+                return reason
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
+
+    def _is_changed(self, reason: StopReason | None) -> bool:
+        """Let another method go on where that is better, and return whether it is."""
+        counts = Counts(self.n_passes, self.n_hessian_passes, self.loop.k - self.before.k)
+        if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason, self.state):
+            self._change(reason)
+        return changes
 
     def _change(self, reason: StopReason | None) -> None:
         """Let the next of the other methods go on from the last point, or after a divergence from the best one."""
@@ -222,6 +227,7 @@ class Run:
         self.method = self.choice.others[self.loop.n_changes].method
         self.state = handed_over(self.method, self.problem, self.state, self.tol)
         self.loop.change(self.n_passes, self.n_hessian_passes)
+        self._keep()
 
     def _why_without_barrier(self) -> str:
         """Return why the run is to go on without a barrier between parts; "" where it is not, or does already."""
@@ -246,8 +252,7 @@ class Run:
         times = self.problem.n_components / n_before
         before, state = self.before, self.state
         self.before = before._replace(n_gradients=round(times * before.n_gradients), n_hessians=times * before.n_hessians)
-        counted = {"n_gradients": round(times * state.n_gradients), "n_hessians": times * state.n_hessians}
-        self.state = state._replace(**counted)
+        self.state = state._replace(n_gradients=round(times * state.n_gradients), n_hessians=times * state.n_hessians)
         self._change(None)
 
     def _after_pass(self, observer: Display | None, before: Vector, estimate: float) -> StopReason | None:
@@ -351,13 +356,7 @@ class Run:
             n_passes=self.n_passes,
             nit=self.loop.k - self.before.k,
         )
-        try:
-            answer = self.callback(report)
-        except StopIteration:
-            return True
-        return isinstance(answer, bool | np.bool_) and bool(answer)
-
-    # -- measuring
+        return is_stopped_by(self.callback, report)
 
     @property
     def n_passes(self) -> float:

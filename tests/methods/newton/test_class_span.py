@@ -103,6 +103,40 @@ def test_a_run_that_stops_within_a_step_goes_on_to_the_same_bits(solver, tmp_pat
         assert found.n_passes == whole.n_passes
 
 
+def test_what_is_known_of_a_problem_does_not_change_the_method_or_what_it_does():
+    X, y = wide(n=30, d=14_000, n_classes=3)
+    problem = problem_of(X, y)
+    first = minimize(problem, tol=1e-10, max_iter=3)
+    again = minimize(problem, tol=1e-10)
+    assert first.method == again.method == minimize(problem_of(X, y), tol=1e-10).method
+    assert minimize(problem, tol=1e-10, earlier=first).success
+    dense, rare = (
+        np.random.default_rng(0).standard_normal((200, 200)),
+        scipy.sparse.random(200, 50_000, 1e-4, random_state=0),
+    )
+    rows, labels = scipy.sparse.hstack([dense, rare], format="csr"), np.arange(200) % 3
+    known = problem_of(rows, labels)
+    run(known, "exact", max_iter=2)
+    n_passes = [minimize(one, method="multinomial-newton").n_passes for one in (known, problem_of(rows, labels))]
+    assert n_passes[0] == n_passes[1]
+
+
+@pytest.mark.parametrize(("n", "d", "far"), [(20, 200, 30.0), (20, 200, 1e3), (60, 400, 30.0)])
+def test_auto_goes_on_with_another_method_where_steps_end(n, d, far):
+    """So far from the solution curvatures are rounding errors."""
+    problem = problem_of(wide(n=n, d=d)[0], np.arange(n) % 4)
+    found = minimize(problem, far * np.random.default_rng(1).standard_normal(problem.dim), tol=1e-8)
+    assert found.success
+    assert found.fun == pytest.approx(minimize(problem, tol=1e-8).fun, rel=1e-9)
+
+
+def test_auto_goes_on_with_another_method_where_a_step_is_not_finite():
+    X, y = np.random.default_rng(0).standard_normal((20, 200)), np.arange(20) % 4
+    far = minimize(problem_of(X, y, alpha=5e-8), tol=1e-10).x
+    found = minimize(problem_of(-100.0 * X, y, alpha=5e-8), far, tol=1e-8)
+    assert found.success
+
+
 def test_sparse_rows_with_few_entries_stay_in_all_columns():
     X = scipy.sparse.random(200, 2000, density=0.002, format="csr", random_state=0)
     assert not is_worth_span(problem_of(X, np.arange(200) % 3))

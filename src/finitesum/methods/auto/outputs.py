@@ -32,9 +32,9 @@ MOST_SEEN = 1e6
 #: Passes that L-BFGS takes for several targets with the squared loss, about.
 USUAL_PASSES = 30.0
 
-#: Newton's steps by a factor, and by conjugate gradients: those were the fastest on all of 50 random problems with few
-#: dense rows, which have steps in their span, but for factors that take little.
-EXACT, BY_PRODUCTS = "multinomial-newton exact", "multinomial-newton cg"
+#: The methods. With few rows Newton's steps are in their span: there conjugate gradients were the fastest method on all of
+#: 50 random problems, factors that take little apart.
+EXACT, BY_PRODUCTS, LBFGS = "multinomial-newton exact", "multinomial-newton cg", "multinomial-lbfgs"
 
 #: Nanoseconds of a Hessian of classes and its factor up to which Newton's steps are preferred: they are few.
 LITTLE = 2e5
@@ -61,11 +61,13 @@ def _by_forecast(problem: Problem, what: str, tol: float, begun: str) -> Choice:
     """Return the method that is likely to be the fastest, and the others, for points to go on from."""
     has_span = is_worth_span(problem)
     is_little = (has_span or not is_wide(problem)) and nanoseconds_of_factor(problem, problem.n_rows) <= LITTLE
+    last = (Alternative(with_label(LBFGS), 0.0),) if has_span else ()  # where steps end, or are too many
     if is_little and begun in ("", EXACT):
-        return Choice(with_label(EXACT), f"{what}: few numbers are fitted to the last digits by Newton's method")
+        reason = f"{what}: few numbers are fitted to the last digits by Newton's method"
+        return Choice(with_label(EXACT), reason, others=last)
     if has_span and begun in ("", BY_PRODUCTS):
         reason = f"{what}, in {problem.dim:,} variables: conjugate gradients in the span of {problem.n_rows:,} rows"
-        return Choice(with_label(BY_PRODUCTS), reason)
+        return Choice(with_label(BY_PRODUCTS), reason, others=last)
     features = forecasts.features_of(problem, tol)
     seconds = {name: forecasts.forecast(name, problem, tol, features) for name in forecasts.known_methods(problem)}
     others = sorted(seconds, key=lambda name: (seconds[name], name))
@@ -112,11 +114,11 @@ def for_outputs(problem: Problem, tol: float, begun: str) -> Choice:
         is_slow = loss_of(problem).ignores_shifts() and nanoseconds_of_factor(problem, problem.n_rows) > LITTLE
         if is_slow and (problem.term.ridge > 0.0 or not is_few):
             reason = f"{what}, in {problem.dim:,} variables: a Hessian is made where steps become many"
-            return Choice(as_method("multinomial-lbfgs"), reason)
+            return Choice(as_method(LBFGS), reason)
         if not is_few and is_cheap(problem):
             return Choice(as_method("multinomial-newton"), f"{what}, in {problem.dim:,} variables, which a Hessian fits")
         if not is_few:
-            return Choice(as_method("multinomial-lbfgs"), f"{what}: too many variables for a Hessian of all")
+            return Choice(as_method(LBFGS), f"{what}: too many variables for a Hessian of all")
     if (of_groups := by_groups(problem, {})) is not None:
         return of_groups
     if not problem.term.is_elastic_net:
