@@ -349,28 +349,22 @@ def test_a_strength_that_products_of_hessians_do_not_solve_is_solved_alone(most,
         assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < (2e-3 if most else 1e-6)
 
 
-def test_folds_of_classes_with_columns_far_from_0_have_one_factor_of_all_classes(monkeypatch):
+@pytest.mark.parametrize(
+    ("worth", "unused", "error"),
+    [(30.0, "_alone", 2e-3), (0.0, "solve_classes_by_products", 1e-6)],
+    ids=["a factor of all classes", "runs of their own"],
+)
+def test_folds_of_classes_with_columns_far_from_0(worth, unused, error, monkeypatch):
+    """By diagonals conjugate gradients do not see all of the error there, and a run by itself centres columns."""
     X, y = classes_of(3)
+    monkeypatch.setattr(folds, "WORTH_PRODUCTS", worth)
     monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
     monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
-    monkeypatch.setattr(folds, "_alone", None)
+    monkeypatch.setattr(folds, unused, None)
     Cs = np.logspace(-2, 2, 3)
     model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X + 30.0, y)
     for f, k, _, fit in fold_fits(model, X + 30.0, y, None, None, Cs, StratifiedKFold(3)):
-        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
-
-
-def test_folds_of_classes_with_columns_far_from_0_have_runs_of_their_own_where_a_factor_takes_long(monkeypatch):
-    """Conjugate gradients do not see all of the error there, and a run by itself centres columns."""
-    X, y = classes_of(3)
-    monkeypatch.setattr(folds, "WORTH_PRODUCTS", 0.0)
-    monkeypatch.setattr(class_paths, "MOST_VARIABLES", 0)
-    monkeypatch.setattr(folds, "as_solver", lambda *_, **__: Choice(MultinomialNewton("cg")))
-    monkeypatch.setattr(folds, "solve_classes_by_products", None)
-    Cs = np.logspace(-2, 2, 3)
-    model = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X + 30.0, y)
-    for f, k, _, fit in fold_fits(model, X + 30.0, y, None, None, Cs, StratifiedKFold(3)):
-        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
+        assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < error
 
 
 @pytest.mark.parametrize("most", [0, 4])

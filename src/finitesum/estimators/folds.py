@@ -62,7 +62,6 @@ L1_COLUMNS = 250
 #: The error, in standard errors, of the points of all rows at which folds with several classes have their Hessians.
 NEAR = 0.03
 
-
 #: Products of conjugate gradients that one factor of all classes may take.
 WORTH_PRODUCTS = 30.0
 
@@ -136,6 +135,20 @@ def _alone(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> Path:
     return Path(np.array([result.x for result in results]), np.array([result.n_passes for result in results]), results)
 
 
+def _of_fold(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector) -> tuple[LabelledData, list[float], Problem]:
+    """Return the data of a fold, the strengths of its penalties, and its problem with the first of them."""
+    part = copy(fold.part)
+    part.X = data.X[fold.train]
+    alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
+    (first,) = estimator._problems(part, alphas[0])
+    return part, alphas, first
+
+
+def _mean_alphas(folds: list[Fold], Cs: Vector) -> list[float]:
+    """Return the strengths of the penalties in the mean of the folds."""
+    return [float(np.mean([alpha_of_C(float(C), fold.part.total_weight) for fold in folds])) for C in Cs]
+
+
 def _may_be_rough(problem: Problem, Cs: Vector) -> bool:
     """Return whether paths of one output may end at parts of a standard error: with an l2 penalty throughout."""
     return problem.n_outputs == 1 and problem.is_smooth and problem.convex and bool(np.isfinite(Cs).all())
@@ -143,10 +156,7 @@ def _may_be_rough(problem: Problem, Cs: Vector) -> bool:
 
 def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, start: Vector | None = None) -> Path:
     """Return the path of a fold with an l2 penalty throughout to parts of a standard error, from a start or 0."""
-    part = copy(fold.part)
-    part.X = data.X[fold.train]
-    alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
-    (first,) = estimator._problems(part, alphas[0])
+    part, alphas, first = _of_fold(estimator, data, fold, Cs)
     is_shared = first.n_outputs > 1 and products_of_metric(first) <= WORTH_PRODUCTS
     if first.n_outputs > 1 and not is_shared and shift_of(first)[0].any():  # columns far from 0, which a run centres
         return _alone(estimator, data, fold, Cs)
@@ -168,10 +178,7 @@ def _few_rows(estimator: Any, problem: Problem, data: LabelledData, folds: list[
     products_of_rows(problem)  # before threads ask for them
 
     def solve(fold: Fold) -> Path:
-        part = copy(fold.part)
-        part.X = data.X[fold.train]
-        alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
-        (first,) = estimator._problems(part, alphas[0])
+        part, alphas, first = _of_fold(estimator, data, fold, Cs)
         first = with_products(first, problem, fold.train)
         known = solve_few_rows([with_alpha(estimator, first, alpha) for alpha in alphas], 0.0, part.total_weight, ACCURACY)
         return _with_rest(estimator, problem, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
@@ -211,26 +218,23 @@ def _of_classes(estimator: Any, problem: Problem, data: LabelledData, folds: lis
 
     They share the Hessians of all rows, at points that are near enough; with few rows each has its own, in their span.
     """
-    alphas = np.array([[alpha_of_C(float(C), fold.part.total_weight) for C in Cs] for fold in folds])
     problem = with_zeros(problem)
     factors: list[ClassFactor] = []
     if not is_wide(problem):
-        of_all = [with_alpha(estimator, problem, float(alpha)) for alpha in alphas.mean(axis=0)]
+        of_all = [with_alpha(estimator, problem, alpha) for alpha in _mean_alphas(folds, Cs)]
         factors = solve_classes(of_all, data.total_weight, estimator.tol, accuracy=NEAR).factors
 
-    def solve(fold: Fold, alphas: Vector) -> Path:
-        part = copy(fold.part)
-        part.X = data.X[fold.train]
-        (whole,) = estimator._problems(part, float(alphas[0]))
+    def solve(fold: Fold) -> Path:
+        part, alphas, whole = _of_fold(estimator, data, fold, Cs)
         whole = with_zeros(whole)
         in_span = is_wide(whole)
         first = row_space(whole).inside if in_span else whole
-        problems = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
+        problems = [with_alpha(estimator, first, alpha) for alpha in alphas]
         known = solve_classes(problems, part.total_weight, estimator.tol, () if in_span else factors)
         points = np.array([from_row_space(whole, point) for point in known.points]) if in_span else known.points
         return _with_rest(estimator, problem, data, fold, Cs, Path(points, known.n_passes, []), known.is_solved)
 
-    return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
+    return map_tasks(solve, folds, estimator.n_threads)
 
 
 def _of_classes_in_span(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> list[Path]:
@@ -238,10 +242,7 @@ def _of_classes_in_span(estimator: Any, problem: Problem, data: LabelledData, fo
     products_of_rows(problem)  # before threads ask for them
 
     def solve(fold: Fold) -> Path:
-        part = copy(fold.part)
-        part.X = data.X[fold.train]
-        alphas = [alpha_of_C(float(C), part.total_weight) for C in Cs]
-        (whole,) = estimator._problems(part, alphas[0])
+        part, alphas, whole = _of_fold(estimator, data, fold, Cs)
         whole = with_products(whole, problem, fold.train)
         inside = row_space(whole).inside
         own = [with_alpha(estimator, inside, alpha) for alpha in alphas]
@@ -258,23 +259,20 @@ def _of_classes_roughly(
     estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector
 ) -> list[Path] | None:
     """Return the same where a Hessian takes long, by Kronecker products of all rows; None where these do not lead there."""
-    alphas = np.array([[alpha_of_C(float(C), fold.part.total_weight) for C in Cs] for fold in folds])
     problem = with_zeros(problem)
-    problems = [with_alpha(estimator, problem, float(alpha)) for alpha in alphas.mean(axis=0)]
+    problems = [with_alpha(estimator, problem, alpha) for alpha in _mean_alphas(folds, Cs)]
     of_all = solve_classes_roughly(problems, data.total_weight, estimator.tol, accuracy=NEAR)
     if not of_all.is_solved.all():
         return None
 
-    def solve(fold: Fold, alphas: Vector) -> Path:
-        part = copy(fold.part)
-        part.X = data.X[fold.train]
-        (first,) = estimator._problems(part, float(alphas[0]))
+    def solve(fold: Fold) -> Path:
+        part, alphas, first = _of_fold(estimator, data, fold, Cs)
         first = with_zeros(first)
-        own = [with_alpha(estimator, first, float(alpha)) for alpha in alphas]
+        own = [with_alpha(estimator, first, alpha) for alpha in alphas]
         known = solve_classes_roughly(own, part.total_weight, estimator.tol, of_all.products)
         return _with_rest(estimator, problem, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
 
-    return map_tasks(lambda pair: solve(*pair), list(zip(folds, alphas, strict=True)), estimator.n_threads)
+    return map_tasks(solve, folds, estimator.n_threads)
 
 
 def _together(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> Paths:

@@ -94,9 +94,7 @@ def _solved(
             run = multiplied(problem, run)
         direction = kept_mean(problem, run.direction + run.cg.solution)
         squared = -float(state.gradient @ direction)
-        state = state._replace(n_gradients=run.n_gradients)
-        if is_shared:
-            state = state._replace(preconditioner=run.preconditioner, n_products=run.cg.n_products)
+        state = state._replace(n_gradients=run.n_gradients, preconditioner=run.preconditioner, n_products=run.cg.n_products)
         if not squared > 0.0 or state.n_gradients >= most:
             break
         if squared <= enough**2:

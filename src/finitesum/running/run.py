@@ -184,15 +184,15 @@ class Run:
 
     def _passes(self, observer: Display | None) -> StopReason | None:
         """Run passes until a reason to stop, or None where another method goes on."""
-        while True:  # what was spent at the start leaves room for a pass
-            if self.n_passes >= self.max_iter and self.loop.k > self.before.k:
+        while True:
+            if self.n_passes >= self.max_iter and self.loop.k > self.before.k:  # the start leaves room for a pass
                 return StopReason.MAX_ITER
             self._clock = time.perf_counter()
             order = order_for(self.problem, self.sampling, self.seed, self.loop.k)
             state = self.method.run_pass(self.problem, self.state, order)
             if not np.isfinite(state.x).all():  # self.state is the last finite one
                 self._stop_clock()
-                return None if self._is_changed(StopReason.DIVERGED) else StopReason.DIVERGED
+                return None if self._goes_on_by_another(StopReason.DIVERGED) else StopReason.DIVERGED
             before, self.state = self.state.x, state
             self.loop.k += 1
             estimate = self.method.estimate(self.problem, state)
@@ -201,7 +201,7 @@ class Run:
                 self._stop_clock()
                 return StopReason.DIVERGED  # F overflows at the start already: no step is taken from there
             reason = self._after_pass(observer, before, estimate)
-            if self._is_changed(reason):
+            if self._goes_on_by_another(reason):
                 return None
             if reason is None and (why := self._why_without_barrier()):
                 self._go_without_barrier(why)
@@ -213,8 +213,8 @@ class Run:
             if self.checkpoint is not None and time.monotonic() - self._last_save >= self.checkpoint_seconds:
                 self.save()
 
-    def _is_changed(self, reason: StopReason | None) -> bool:
-        """Let another method go on where that is better, and return whether it is."""
+    def _goes_on_by_another(self, reason: StopReason | None) -> bool:
+        """Let another method go on where that is better, and return whether it does."""
         counts = Counts(self.n_passes, self.n_hessian_passes, self.loop.k - self.before.k)
         if changes := is_changed(self.choice, self.loop, counts, self.problem, self.tol, reason, self.state):
             self._change(reason)
