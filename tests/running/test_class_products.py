@@ -5,6 +5,9 @@ import pytest
 from running.path_problems import ACCURACY, CASES, problems_of
 
 from finitesum import minimize
+from finitesum.methods.newton.class_factor import class_hessian
+from finitesum.methods.newton.multinomial_newton import state_at
+from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running import class_products
 from finitesum.running.class_products import solve_classes_by_products
@@ -15,7 +18,7 @@ def classes_of(**more):
 
 
 def errors_of(X, problem, point):
-    """Return by how many standard errors any decision is off at most, and the root of their mean square."""
+    """Return by how many standard errors any decision is off at most, and by what in the mean, of 1 or of decisions."""
     exact = minimize(problem, method="multinomial-newton", options={"solver": "exact"}, tol=1e-13, measure_every=0).x
     Z = np.column_stack([X, np.ones(len(X))]) if problem.has_intercept else X
     scores = Z @ exact.reshape(3, -1).T + problem.offsets
@@ -26,9 +29,9 @@ def errors_of(X, problem, point):
     penalty = np.diag(problem.term.quadratic[: Z.shape[1]])
     squared = problem.weights @ ((p * moved**2).sum(axis=1) - (p * moved).sum(axis=1) ** 2)
     squared += sum(row @ penalty @ row for row in off)
-    return np.sqrt(len(X) * squared), np.sqrt(
-        problem.weights @ ((moved - moved.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-    )
+    size = max(1.0, np.sqrt(problem.weights @ ((scores - problem.offsets) ** 2).sum(axis=1)))
+    moved -= moved.mean(axis=1, keepdims=True)
+    return np.sqrt(len(X) * squared), np.sqrt(problem.weights @ (moved**2).sum(axis=1)) / size
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -43,7 +46,8 @@ def test_solutions_are_right_to_parts_of_a_standard_error(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_factor_of_all_classes_leads_to_the_same_with_fewer_products(case):
+def test_one_factor_of_all_classes_leads_to_the_same_with_fewer_products(case, monkeypatch):
+    monkeypatch.setattr(class_products, "MOST_VARIABLES", 0)
     X, problems = classes_of(**CASES[case])
     start = np.zeros(problems[0].dim)
     found = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY, is_shared=True)
@@ -52,6 +56,43 @@ def test_one_factor_of_all_classes_leads_to_the_same_with_fewer_products(case):
         assert max(errors_of(X, problem, point)) < 2.0 * ACCURACY
     by_diagonals = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY)
     assert found.n_passes.sum() < by_diagonals.n_passes.sum()
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_the_factor_of_a_hessian_leads_to_the_same_with_few_products(case, is_shared, monkeypatch):
+    """It is made after the first step here, and serves weaker penalties, too."""
+    X, problems = classes_of(**CASES[case])
+    start, made = np.zeros(problems[0].dim), []
+    monkeypatch.setattr(class_products, "SOLVE", 0.0)
+    monkeypatch.setattr(class_products, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(class_products, "DOUBLE", 0.0)
+    found = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY, is_shared=is_shared)
+    monkeypatch.undo()
+    monkeypatch.setattr(class_products, "DOUBLE", 1e-3)
+
+    def noted(*given):
+        made.append(given)
+        return class_hessian(*given)
+
+    monkeypatch.setattr(class_products, "class_hessian", noted)
+    less = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY, is_shared=is_shared)
+    monkeypatch.setattr(class_products, "MOST_VARIABLES", 0)
+    none = solve_classes_by_products(problems, start, float(len(X)), 1e-12, ACCURACY, is_shared=is_shared)
+    for path in (found, less):
+        assert path.is_solved.all()
+        for problem, point in zip(problems, path.points, strict=True):
+            assert max(errors_of(X, problem, point)) < 2.0 * ACCURACY
+    assert found.n_passes.sum() < none.n_passes.sum()
+    assert made or is_shared  # where two products are enough none is made
+    assert len(made) < 2 * len(problems)
+
+
+def test_a_hessian_that_is_not_finite_is_none():
+    X, problems = classes_of()
+    huge = Problem.linear(1e160 * X, problems[0].classes[problems[0].targets], loss="multinomial", alpha=1.0)
+    state = state_at(huge, np.zeros(huge.dim), huge.n_components, 0)
+    assert not class_products._after(huge, state, class_products._Metric(), 10**6).factor.lower.size
 
 
 def test_a_path_takes_less_than_fits_of_their_own():

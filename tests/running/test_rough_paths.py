@@ -20,7 +20,7 @@ CASES = BASIC | {
 
 
 def error_of(X, problem, point):
-    """Return by how many standard errors any decision is off at most, and the root of their mean square."""
+    """Return by how many standard errors any decision is off at most, and by what in the mean, of 1 or of decisions."""
     exact = minimize(problem, method="newton", tol=1e-13, measure_every=0).x
     Z = np.column_stack([X, np.ones(len(X))]) if problem.has_intercept else X
     curvatures = problem.weights * np.array(
@@ -29,7 +29,8 @@ def error_of(X, problem, point):
     off = point - exact
     moved = Z @ off
     squared = curvatures @ moved**2 + problem.term.ridge * (problem.term.weights @ off**2)
-    return np.sqrt(len(X) * squared), np.sqrt(problem.weights @ moved**2)
+    size = max(1.0, np.sqrt(problem.weights @ (Z @ exact) ** 2))
+    return np.sqrt(len(X) * squared), np.sqrt(problem.weights @ moved**2) / size
 
 
 @pytest.mark.parametrize("method", [LazyNewton, NewtonCG])

@@ -39,13 +39,14 @@ from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import ElasticNet
 from finitesum.problems.scaled import shift_of
+from finitesum.running.accuracy import ACCURACY
 from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
 from finitesum.running.class_products import solve_classes_by_products
 from finitesum.running.driver import Result, as_seed
 from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
 from finitesum.running.rough_paths import solve_roughly
 from finitesum.running.sampling import order_of_pass
-from finitesum.running.together import ACCURACY, Family, Together, solve_together
+from finitesum.running.together import Family, Together, solve_together
 
 #: Numbers that are held for each variable of a problem that is solved with others, and the most for all of them.
 NUMBERS, MOST_NUMBERS = 20.0, 5e7
@@ -62,8 +63,8 @@ L1_COLUMNS = 250
 #: The error, in standard errors, of the points of all rows at which folds with several classes have their Hessians.
 NEAR = 0.03
 
-#: Products of conjugate gradients that one factor of all classes may take.
-WORTH_PRODUCTS = 30.0
+#: Products of conjugate gradients that one factor of all classes may take: where classes are nearly separated, many are.
+WORTH_PRODUCTS = 100.0
 
 
 class Fold(NamedTuple):
@@ -103,16 +104,14 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
     is_free = is_free and isinstance(choice.method, MultinomialLBFGS | MultinomialNewton | Newton)
     is_free = is_free and problem.is_smooth and problem.n_outputs > 1
     is_free = is_free and bool(np.isfinite(Cs).all())  # without a penalty separated classes have no solution to be near to
-    paths: list[Path] | None = None
     if is_free and is_worth_span(problem):
         paths = _of_classes_in_span(estimator, problem, data, folds, Cs)
     elif is_free and has_cheap_hessian(problem):
         paths = _of_classes(estimator, problem, data, folds, Cs)
     elif is_free and isinstance(choice.method, MultinomialLBFGS) and has_products(problem):
         paths = _of_classes_roughly(estimator, problem, data, folds, Cs)
-    elif is_free:
-        is_rough = True
-    if paths is None:
+    else:
+        is_rough |= is_free
         by_itself = _roughly if is_rough else _alone
         paths = map_tasks(lambda fold: by_itself(estimator, data, fold, Cs), folds, estimator.n_threads)
     return Paths(paths, np.mean([path.points for path in paths], axis=0), None)
@@ -255,22 +254,22 @@ def _of_classes_in_span(estimator: Any, problem: Problem, data: LabelledData, fo
     return map_tasks(solve, folds, estimator.n_threads)
 
 
-def _of_classes_roughly(
-    estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector
-) -> list[Path] | None:
-    """Return the same where a Hessian takes long, by Kronecker products of all rows; None where these do not lead there."""
+def _of_classes_roughly(estimator: Any, problem: Problem, data: LabelledData, folds: list[Fold], Cs: Vector) -> list[Path]:
+    """Return the same where a Hessian takes long, by Kronecker products of all rows where these lead to solutions."""
     problem = with_zeros(problem)
     problems = [with_alpha(estimator, problem, alpha) for alpha in _mean_alphas(folds, Cs)]
     of_all = solve_classes_roughly(problems, data.total_weight, estimator.tol, accuracy=NEAR)
-    if not of_all.is_solved.all():
-        return None
+    n = int(of_all.is_solved.sum())  # the strongest penalties
 
     def solve(fold: Fold) -> Path:
         part, alphas, first = _of_fold(estimator, data, fold, Cs)
         first = with_zeros(first)
         own = [with_alpha(estimator, first, alpha) for alpha in alphas]
-        known = solve_classes_roughly(own, part.total_weight, estimator.tol, of_all.products)
-        return _with_rest(estimator, problem, data, fold, Cs, Path(known.points, known.n_passes, []), known.is_solved)
+        path, is_solved = Path(np.zeros((Cs.size, first.dim)), np.zeros(Cs.size), []), np.zeros(Cs.size, dtype=bool)
+        if n > 0:
+            known = solve_classes_roughly(own[:n], part.total_weight, estimator.tol, of_all.products)
+            path.points[:n], path.n_passes[:n], is_solved[:n] = known.points, known.n_passes, known.is_solved
+        return _with_rest(estimator, problem, data, fold, Cs, path, is_solved)
 
     return map_tasks(solve, folds, estimator.n_threads)
 

@@ -4,7 +4,7 @@ Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, score
 penalty adds to the gradient and to the pairs' changes needs no data. Each strength has the factor of a Hessian, of its own
 rows or of all rows: rougher metrics do not show how large an error is in standard errors. The sum over the rows is made
 again only where their curvatures have changed by more than a tenth since a known one; else its factor with the new penalty
-is all that a strength costs. A problem is solved by the rule of `finitesum.running.together`; the step that is then at hand
+is all that a strength costs. A problem is solved by the rule of `finitesum.running.accuracy`; the step that is then at hand
 leads to the point that is returned, while the next strength, whose first step contains it, goes on from where it began, so
 that both share a gradient.
 
@@ -38,8 +38,8 @@ from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
+from finitesum.running.accuracy import ACCURACY, decrement_of, is_near
 from finitesum.running.shared_hessians import SHARED
-from finitesum.running.together import ACCURACY
 
 #: The most variables with which each strength has a Hessian, and the passes or nanoseconds that one may take.
 MOST_VARIABLES, MOST_PASSES, MOST_NANOSECONDS = 1000, 20.0, 3e6
@@ -53,6 +53,9 @@ LOOKED_AT = 0, 3
 #: The change of trace(C) after which a Kronecker product is made again, and the passes that one of all columns may take,
 #: which all folds share.
 REMADE, SHARED_PASSES = 1.5, 500.0
+
+#: Rows for each column from which classes are rarely separated, so that Kronecker products lead to most solutions.
+ROWS_OF_PRODUCTS = 8
 
 #: Steps with which a state is past those before which its method makes a product whatever it has.
 PAST = max(MADE_AT) + 1
@@ -120,7 +123,7 @@ def _path(
     """Return what solves the problems one after the other: see `solve_classes`."""
     first, m = problems[0], len(problems)
     found = ClassPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool), [], [])
-    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    enough = decrement_of(first, total, accuracy)
     last, n_known = first, 0
     state = method.init(first, np.zeros(first.dim), tol)
     while state.ascent.chances.size:
@@ -138,9 +141,9 @@ def _path(
 
 
 def has_products(problem: Problem) -> bool:
-    """Return whether a Kronecker product suits a path: with as many rows as columns, and not too many of sparse ones."""
+    """Return whether a Kronecker product suits a path: with many rows for each column, and not too many of sparse ones."""
     is_known = not problem.rows.is_sparse() or _kind_of(problem) == "kronecker"
-    return is_known and problem.n_rows >= problem.rows.dim()
+    return is_known and problem.n_rows >= ROWS_OF_PRODUCTS * problem.rows.dim()
 
 
 def _kind_of(problem: Problem) -> Literal["diagonal", "kronecker", "low-rank"]:
@@ -158,10 +161,9 @@ def _solved_roughly(
     for _ in range(MOST_STEPS):
         state, direction = method.directed(problem, state)
         is_known = state.kronecker.values.size > 0 or len(state.pairs.steps) > 0
-        if is_known and 0.0 < -float(state.gradient @ direction) <= enough**2:
-            moved = several.score_changes(problem, direction)
-            if float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
-                return state, state.x + direction, True
+        is_small = is_known and 0.0 < -float(state.gradient @ direction) <= enough**2
+        if is_small and is_near(problem, state.x, direction, accuracy):
+            return state, state.x + direction, True
         if float(np.linalg.norm(state.gradient)) <= tol:
             return state, state.x, True
         state = stepped(problem, state, direction)
@@ -239,10 +241,8 @@ def _solved(
         squared = max(-float(state.gradient @ direction), 0.0)
         ratio = math.sqrt(squared / before)
         left = ratio if ratio < 0.5 else 1.0
-        if left * math.sqrt(squared) <= enough:
-            moved = several.score_changes(problem, direction)
-            if left**2 * float(problem.weights @ (moved**2).sum(axis=1)) <= accuracy**2:
-                return state, state.x + direction, True
+        if left * math.sqrt(squared) <= enough and is_near(problem, state.x, left * direction, accuracy):
+            return state, state.x + direction, True
         if float(np.linalg.norm(state.gradient)) <= tol:
             return state, state.x, True
         after = stepped(problem, state, direction)

@@ -2,7 +2,7 @@
 
 Steps are those of `finitesum.methods.newton.few_rows`, halved until F falls, in the predictions f and the coefficients z of
 the rows, w = X'z: no step reads the rows, whose products X X' are known once for all strengths, and of a fold are a part of
-those of all rows. A strength begins where the one before ended, and is solved by the rule of `finitesum.running.together`.
+those of all rows. A strength begins where the one before ended, and is solved by the rule of `finitesum.running.accuracy`.
 """
 
 import math
@@ -20,6 +20,7 @@ from finitesum.methods.newton.few_rows import Duals, minimiser, penalty_at
 from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.problems.linear import Problem
+from finitesum.running.accuracy import decrement_of, size_of_decisions
 
 #: Steps of a strength, and halvings of one, after which the rest is left to others.
 MOST_STEPS, MOST_HALVINGS = 30, 30
@@ -80,7 +81,7 @@ def solve_few_rows(problems: list[Problem], intercept: float, total: float, accu
         The error of a solution in standard errors, and of its decisions.
     """
     first, m = problems[0], len(problems)
-    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    enough = decrement_of(first, total, accuracy)
     found = FewRowsPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
     b = intercept if first.has_intercept else 0.0
     point = Duals(np.zeros(first.n_rows), b, np.full(first.n_rows, b))
@@ -118,8 +119,10 @@ def _solved(problem: Problem, start: Duals, enough: float, accuracy: float) -> D
         squared = max(squared, 0.0)
         ratio = math.sqrt(squared / before) if before > 0.0 else math.nan
         left = ratio if ratio < 0.5 else 1.0
-        if left * math.sqrt(squared) <= enough and left**2 * float(problem.weights @ moved**2) <= accuracy**2:
-            return end
+        if left * math.sqrt(squared) <= enough:
+            most = accuracy * max(1.0, size_of_decisions(problem, here.point.predictions))
+            if left * size_of_decisions(problem, moved) <= most:
+                return end
         t, there = 1.0, _at(problem, end)
         while not there.value <= here.value - ENOUGH * t * squared:
             t *= 0.5

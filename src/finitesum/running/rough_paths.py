@@ -3,7 +3,7 @@
 Steps are those of lazy Newton or of Newton-CG on all rows of the fold, whichever is likely to take less time. A strength
 begins with what the one before ended with, the rows' curvatures and the Hessian besides the iterate, or at the point to
 which the last two solutions lead, on a line over the logarithm of the strength: where classes are separated solutions are
-near such a line. It is solved by the rule of `finitesum.running.together`: the step that is then at hand leads to the point
+near such a line. It is solved by the rule of `finitesum.running.accuracy`: the step that is then at hand leads to the point
 that is returned.
 """
 
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from finitesum.core.arrays import Flags, Matrix, Vector
-from finitesum.evaluation.row_products import predictions
 from finitesum.evaluation.samples import sample_of
 from finitesum.methods.base import batch_size_for
 from finitesum.methods.cost_model import costs_of
@@ -22,6 +21,7 @@ from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.other_strength import PathMethod, known_direction, with_strength
 from finitesum.methods.newton.subsampling import falls_at, found_at
 from finitesum.problems.linear import Problem
+from finitesum.running.accuracy import decrement_of, is_near
 
 #: Passes of the method over a strength, after which the rest is left to others: steps, or some products of one.
 MOST_PASSES = 500
@@ -71,7 +71,7 @@ def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: flo
     method = method_for(first)
     problems = [problem.batched(batch_size_for(method, first)) for problem in problems]
     order = np.arange(problems[0].n_components)
-    enough = accuracy / math.sqrt(max(total, float(np.count_nonzero(first.weights))))
+    enough = decrement_of(first, total, accuracy)
     found = RoughPath(np.zeros((m, first.dim)), np.zeros(m), np.zeros(m, dtype=bool))
     state: Any = method.init(problems[0], start, tol)
     state = method.run_pass(problems[0], state, order)  # which reads all rows
@@ -118,12 +118,11 @@ def _solved(method: PathMethod, problem: Problem, state: Any, enough: float, acc
         if state.optimality <= state.tol:
             return state, state.x
         if (direction := known_direction(problem, state)) is not None:
-            is_small = isinstance(method, LazyNewton) and state.gradient_ratio < 0.5
-            left = state.gradient_ratio if is_small else 1.0  # of the step that is at hand, after it
-            if -float(state.gradient @ direction) * left**2 <= enough**2:
-                moved = predictions(problem, direction)
-                if float(problem.weights @ moved**2) * left**2 <= accuracy**2:
-                    return state, state.x + direction
+            is_fast = isinstance(method, LazyNewton) and state.gradient_ratio < 0.5
+            left = state.gradient_ratio if is_fast else 1.0  # of the step that is at hand, after it
+            is_small = -float(state.gradient @ direction) * left**2 <= enough**2
+            if is_small and is_near(problem, state.x, left * direction, accuracy):
+                return state, state.x + direction
         state = method.run_pass(problem, state, state.order)
         if not math.isfinite(state.optimality):
             break

@@ -19,11 +19,7 @@ A step is taken where F falls for certain (the slope at its end is not positive,
 most half of the first; else it is cut to where the slopes at both ends put the minimum.
 
 A problem is solved where what the last step leaves, by Newton's decrement sqrt(g'B g) and what of it the step before left,
-is at most `ACCURACY` standard errors: sqrt(g'B g) ratio <= ACCURACY / sqrt(S_f), S_f the sum of the fold's weights or the
-number of its rows, whichever is larger. For a likelihood, H/S_f is the inverse covariance matrix of the estimates, so that
-no decision x'w is further off than that part of its own standard error. Besides, the mean square of what is left in the
-decisions is at most `ACCURACY`^2: where classes are separated, nearly, standard errors are beyond measure. Or where the
-optimality is at most tol.
+is small by the rule of `finitesum.running.accuracy`, or the optimality at most tol.
 """
 
 import math
@@ -38,10 +34,8 @@ from finitesum.evaluation.many_points import gradients_at_each, gradients_of_all
 from finitesum.methods.newton.stale_hessian import StaleHessian
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import DenseRows, to_matrix
+from finitesum.running.accuracy import ACCURACY
 from finitesum.running.shared_hessians import Preconditioner, SharedHessians
-
-#: The error of a solution, in standard errors, and that of its decisions.
-ACCURACY = 1e-3
 
 #: The part of that by which solutions of several strengths may differ to count as one.
 MERGED = 0.3
@@ -190,7 +184,8 @@ class _Steps:
         left = np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
         is_small = left * decrement <= self.enough[some]
         if self.gram is not None:
-            is_small &= left * size_of(self.direction[some], self.gram) <= self.accuracy
+            most = self.accuracy * np.maximum(size_of(self.x[some], self.gram), 1.0)
+            is_small &= left * size_of(self.direction[some], self.gram) <= most
         is_optimal = (np.linalg.norm(self.gradient[some], axis=1) <= self.tol) & (self.thresholds is None)
         solved = some[is_small | is_optimal]
         self.is_solved[solved] = True
@@ -296,14 +291,14 @@ def _interpolate(
     They are quadratic in the strength, through those solutions and the one before. As w(alpha) is a sum of c / (lambda +
     alpha) over eigenvalues, it bends most at 0, where the difference of the two slopes that are known underestimates it by
     up to the ratio of their strengths: the error is that difference over the whole distance, in standard errors or as
-    a change of decisions.
+    a change of decisions, where these are large by their size.
     """
     m, alphas = found.shape[1], family.ridges[:, :, None]
     before, here, last = alphas[:, first - 1], alphas[:, first], alphas[:, m - 1]
     slope = (found[:, first] - found[:, m - 1]) / (here - last)
     change = (found[:, first - 1] - found[:, first]) / (before - here) - slope
     in_errors = np.sqrt(family.sizes) * np.linalg.norm(change @ np.tril(precondition.factor(first).T), axis=1)
-    change_size = np.maximum(in_errors, size_of(change, gram))
+    change_size = np.maximum(in_errors, size_of(change, gram) / np.maximum(size_of(found[:, m - 1], gram), 1.0))
     errors = np.empty((len(found), m - 2 - first))
     for i, k in enumerate(range(first + 1, m - 1)):
         alpha = alphas[:, k]
