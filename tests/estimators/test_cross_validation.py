@@ -28,7 +28,7 @@ from finitesum.methods.newton.newton import Newton
 from finitesum.methods.newton.newton_cg import NewtonCG
 from finitesum.methods.newton.working_set_newton import WorkingSetNewton
 from finitesum.problems.penalties import elastic_net
-from finitesum.running import class_paths, class_products, few_rows_paths, rough_paths, together
+from finitesum.running import class_paths, class_products, factor_paths, few_rows_paths, together
 from finitesum.running.accuracy import ACCURACY
 
 CHEAP = {"solver": "newton"}
@@ -185,7 +185,7 @@ def test_what_is_not_solved_together_is_solved_alone(monkeypatch):
         assert np.abs(model.coefs_paths_[f, k] - fit.coef_).max() < 2e-3
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(together, "MOST_PASSES", 0)
-        patch.setattr(rough_paths, "MOST_PASSES", 0)
+        patch.setattr(factor_paths, "MOST_STEPS", 0)
         exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(model, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6
@@ -200,7 +200,7 @@ def test_what_few_rows_do_not_solve_is_solved_alone(what, monkeypatch):
         monkeypatch.setattr(few_rows_paths, "MOST_STEPS", 1)
     else:  # no step brings F down by so much: all are halved
         monkeypatch.setattr(few_rows_paths, "ENOUGH", 1e9)
-    monkeypatch.setattr(rough_paths, "MOST_PASSES", 0)
+    monkeypatch.setattr(factor_paths, "MOST_STEPS", 0)
     exact = LogisticRegressionCV(Cs, cv=3, tol=1e-10).fit(X, y)
     for f, k, _, fit in fold_fits(exact, X, y, None, None, Cs, StratifiedKFold(3)):
         assert np.abs(exact.coefs_paths_[f, k] - fit.coef_).max() < 1e-6

@@ -43,8 +43,9 @@ from finitesum.running.accuracy import ACCURACY
 from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
 from finitesum.running.class_products import solve_classes_by_products
 from finitesum.running.driver import Result, as_seed
+from finitesum.running.factor_paths import solve_by_factors
 from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
-from finitesum.running.rough_paths import solve_roughly
+from finitesum.running.rough_paths import has_hessians, solve_roughly
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import Family, Together, solve_together
 
@@ -52,9 +53,9 @@ from finitesum.running.together import Family, Together, solve_together
 NUMBERS, MOST_NUMBERS = 20.0, 5e7
 
 
-#: Rows for each variable from which folds with an l1 penalty are solved together: a fold's Hessian is then near to that of
-#: all rows, which nothing makes up for.
-L1_ROWS = 15
+#: Rows for each variable from which folds are solved together: with fewer, classes are often nearly separated, and a fold's
+#: Hessian is not near to that of all rows, which nothing makes up for with an l1 penalty.
+ROWS, L1_ROWS = 5, 15
 
 #: Variables up to which folds with an l1 penalty are solved together where a method on few columns suits a single problem:
 #: steps by models of all columns take little time then.
@@ -119,7 +120,7 @@ def solve_folds(estimator: Any, problem: Problem, data: LabelledData, folds: lis
 
 def may_be_together(method: Method, problem: Problem) -> bool:
     """Return whether folds of a smooth loss may be solved together, given the method for one problem of all rows."""
-    if problem.n_rows < (1 if problem.is_smooth else L1_ROWS) * problem.dim:  # with fewer rows few of them span all columns
+    if problem.n_rows < (ROWS if problem.is_smooth else L1_ROWS) * problem.dim:
         return False
     if isinstance(method, CoordinateDescent | WorkingSetNewton):
         return not problem.is_smooth and problem.dim <= L1_COLUMNS
@@ -165,7 +166,8 @@ def _roughly(estimator: Any, data: LabelledData, fold: Fold, Cs: Vector, start: 
         if first.n_outputs > 1:
             known = solve_classes_by_products(problems, start, total, tol, ACCURACY, is_shared=is_shared)
         else:
-            known = solve_roughly(problems, start, total, tol, ACCURACY)
+            solve = solve_by_factors if has_hessians(problems[0]) else solve_roughly
+            known = solve(problems, start, total, tol, ACCURACY)
     path = Path(known.points, known.n_passes, [])
     if known.is_solved.all():
         return path

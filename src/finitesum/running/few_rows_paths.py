@@ -21,6 +21,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.problems.linear import Problem
 from finitesum.running.accuracy import decrement_of, size_of_decisions
+from finitesum.running.rough_paths import has_hessians, nanoseconds_by_factors
 
 #: Steps of a strength, and halvings of one, after which the rest is left to others.
 MOST_STEPS, MOST_HALVINGS = 30, 30
@@ -31,9 +32,9 @@ ENOUGH = 1e-4
 #: The most rows for each column: with more of them the factors of columns are the smaller ones.
 HIGH = 2.0
 
-#: Nanoseconds of a step for each cube of all rows, of which folds have most, steps of a strength, and the part of a fit by
-#: itself that one takes which starts where the last one ended.
-OF_STEP, STEPS, FROM_THE_LAST = 0.008, 4.0, 0.5
+#: Nanoseconds of a step for each cube of all rows, of which folds have most, and of its calls, steps of a strength, and the
+#: part of a fit by itself that one takes which starts where the last one ended.
+OF_STEP, OF_CALLS, STEPS, FROM_THE_LAST = 0.01, 1e5, 4.0, 0.5
 
 
 class FewRowsPath(NamedTuple):
@@ -57,13 +58,16 @@ def has_few_rows(problem: Problem, choice: Choice) -> bool:
     """Return whether a path by products of rows pays, given the choice for its last problem and all rows.
 
     It does where the span of the rows pays and a method with Hessians would be taken, and for up to twice as many rows as
-    columns where factors take less time than a method's fits.
+    columns where factors take less time than a method's fits, unless factors of columns take less.
     """
     if not is_wide(problem, HIGH):
         return False
+    nanoseconds = STEPS * (OF_STEP * float(problem.n_rows) ** 3 + OF_CALLS)
+    if has_hessians(problem) and nanoseconds_by_factors(problem) < nanoseconds:
+        return False
     if is_wide(problem) and isinstance(choice.method, LazyNewton | Newton):
         return True
-    return 1e-9 * OF_STEP * STEPS * float(problem.n_rows) ** 3 <= FROM_THE_LAST * choice.seconds
+    return 1e-9 * nanoseconds <= FROM_THE_LAST * choice.seconds
 
 
 def solve_few_rows(problems: list[Problem], intercept: float, total: float, accuracy: float) -> FewRowsPath:

@@ -1,10 +1,10 @@
-"""The path of a fold with one output and an l2 penalty: solutions for falling strengths, to parts of a standard error.
+"""The path of a fold with one output by products: solutions for falling strengths of an l2 penalty, to parts of an error.
 
-Steps are those of lazy Newton or of Newton-CG on all rows of the fold, whichever is likely to take less time. A strength
-begins with what the one before ended with, the rows' curvatures and the Hessian besides the iterate, or at the point to
-which the last two solutions lead, on a line over the logarithm of the strength: where classes are separated solutions are
-near such a line. It is solved by the rule of `finitesum.running.accuracy`: the step that is then at hand leads to the point
-that is returned.
+Steps are those of Newton-CG on all rows of the fold; where factors of Hessians are likely to take less time, paths are
+those of `finitesum.running.factor_paths`. A strength begins with what the one before ended with, the rows' curvatures
+besides the iterate, or at the point to which the last two solutions lead, on a line over the logarithm of the strength:
+where classes are separated solutions are near such a line. It is solved by the rule of `finitesum.running.accuracy`: the
+step that is then at hand leads to the point that is returned.
 """
 
 import math
@@ -16,9 +16,8 @@ from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.evaluation.samples import sample_of
 from finitesum.methods.base import batch_size_for
 from finitesum.methods.cost_model import costs_of
-from finitesum.methods.newton.lazy_newton import LazyNewton
-from finitesum.methods.newton.newton_cg import NewtonCG
-from finitesum.methods.newton.other_strength import PathMethod, known_direction, with_strength
+from finitesum.methods.newton.newton_cg import NewtonCG, solved_direction
+from finitesum.methods.newton.other_strength import with_strength
 from finitesum.methods.newton.subsampling import falls_at, found_at
 from finitesum.problems.linear import Problem
 from finitesum.running.accuracy import decrement_of, is_near
@@ -29,9 +28,9 @@ MOST_PASSES = 500
 #: Columns up to which a fold may have a Hessian, whatever it takes.
 MOST_COLUMNS = 5000
 
-#: Hessians and steps of a strength by lazy Newton, and products by Newton-CG, as they were seen on independent columns with
-#: one to five rows for each; nanoseconds of the calls of a step, and of a product.
-HESSIANS, STEPS, PRODUCTS, OF_STEP, OF_PRODUCT = 1.7, 5.5, 100.0, 5e5, 2.5e5
+#: Hessians of a strength and products with their factors, and products of Newton-CG, as they were seen on columns with one
+#: to five rows for each; nanoseconds of the calls of such products.
+HESSIANS, FEW_PRODUCTS, PRODUCTS, OF_FEW, OF_PRODUCT = 0.4, 6.0, 100.0, 1e5, 2.5e5
 
 
 class RoughPath(NamedTuple):
@@ -42,13 +41,17 @@ class RoughPath(NamedTuple):
     is_solved: Flags  # (m,)
 
 
-def method_for(problem: Problem) -> PathMethod:
-    """Return the method of a path, which begins with all rows."""
+def has_hessians(problem: Problem) -> bool:
+    """Return whether a path is to have Hessians and factors: where these are likely to take less time than products."""
+    by_products = PRODUCTS * (float(problem.n_rows) * costs_of(problem).gradient + OF_PRODUCT)
+    return nanoseconds_by_factors(problem) <= by_products and problem.dim <= MOST_COLUMNS
+
+
+def nanoseconds_by_factors(problem: Problem) -> float:
+    """Return the nanoseconds of a strength of a path by factors of Hessians."""
     n, costs = float(problem.n_rows), costs_of(problem)
-    by_hessians = HESSIANS * n * costs.hessian + STEPS * (costs.factor + n * costs.gradient + OF_STEP)
-    by_products = PRODUCTS * (n * costs.gradient + OF_PRODUCT)
-    has_hessians = by_hessians <= by_products and problem.dim <= MOST_COLUMNS
-    return LazyNewton(first_rows=problem.n_rows) if has_hessians else NewtonCG(first_rows=problem.n_rows)
+    of_products = FEW_PRODUCTS * (2.0 * n * costs.gradient + float(problem.dim) ** 2 + OF_FEW)
+    return HESSIANS * (n * costs.hessian + costs.factor) + of_products
 
 
 def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float) -> RoughPath:
@@ -68,7 +71,7 @@ def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: flo
         The error of a solution in standard errors, and of its decisions, about.
     """
     first, m = problems[0], len(problems)
-    method = method_for(first)
+    method = NewtonCG(first_rows=first.n_rows)
     problems = [problem.batched(batch_size_for(method, first)) for problem in problems]
     order = np.arange(problems[0].n_components)
     enough = decrement_of(first, total, accuracy)
@@ -99,7 +102,7 @@ def point_ahead(problems: list[Problem], points: Matrix) -> Vector | None:
     return np.asarray(points[1] + (now - last) / (last - earlier) * (points[1] - points[0]))
 
 
-def _further(method: PathMethod, problems: list[Problem], state: Any, points: Matrix) -> Any:
+def _further(method: NewtonCG, problems: list[Problem], state: Any, points: Matrix) -> Any:
     """Return the state at the point to which the last two solutions lead, if F is less there."""
     if (ahead := point_ahead(problems, points)) is None:
         return state
@@ -112,17 +115,15 @@ def _further(method: PathMethod, problems: list[Problem], state: Any, points: Ma
     return found_at(problems[2], state, end.x, end.found)
 
 
-def _solved(method: PathMethod, problem: Problem, state: Any, enough: float, accuracy: float) -> tuple[Any, Vector | None]:
+def _solved(method: NewtonCG, problem: Problem, state: Any, enough: float, accuracy: float) -> tuple[Any, Vector | None]:
     """Return the state before the step that leads to the solution, and the solution, None where there is none."""
     for _ in range(MOST_PASSES):
         if state.optimality <= state.tol:
             return state, state.x
-        if (direction := known_direction(problem, state)) is not None:
-            is_fast = isinstance(method, LazyNewton) and state.gradient_ratio < 0.5
-            left = state.gradient_ratio if is_fast else 1.0  # of the step that is at hand, after it
-            is_small = -float(state.gradient @ direction) * left**2 <= enough**2
-            if is_small and is_near(problem, state.x, left * direction, accuracy):
-                return state, state.x + direction
+        direction = solved_direction(problem, state)
+        is_small = direction is not None and -float(state.gradient @ direction) <= enough**2
+        if direction is not None and is_small and is_near(problem, state.x, direction, accuracy):
+            return state, state.x + direction
         state = method.run_pass(problem, state, state.order)
         if not math.isfinite(state.optimality):
             break

@@ -8,10 +8,8 @@ import math
 
 import numpy as np
 
-from finitesum.core.arrays import Vector
-from finitesum.evaluation.samples import sample_of
-from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState, direction_of
-from finitesum.methods.newton.newton_cg import NewtonCG, NewtonCGState, solved_direction
+from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
+from finitesum.methods.newton.newton_cg import NewtonCG, NewtonCGState
 from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients
@@ -44,12 +42,3 @@ def with_strength(problem: Problem, state: PathState, before: float) -> PathStat
     factor, shift = factor_of(problem, state.hessian, problem.term.ridge, state.shift)
     state = state._replace(gradient=gradient, optimality=optimality, factor=factor, shift=shift)
     return state._replace(pairs=no_pairs(problem.dim), gradient_ratio=math.nan)
-
-
-def known_direction(problem: Problem, state: PathState) -> Vector | None:
-    """Return the step that a state's model of F asks for, None where it has none yet."""
-    if isinstance(state, NewtonCGState):
-        return solved_direction(problem, state)
-    if state.factor.size == 0:
-        return None
-    return direction_of(problem, state, sample_of(problem, state.order[: state.n_sampled]))
