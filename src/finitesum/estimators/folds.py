@@ -2,8 +2,9 @@
 
 Folds are solved together where that is possible (`finitesum.running.together`): all at once, to parts of a standard error.
 Elsewhere each fold has its own path, to `tol`, or with an l2 penalty to parts of a standard error, too: with few rows
-(`finitesum.running.few_rows_paths`), with several classes (`finitesum.running.class_paths`), and what is left, on many
-sparse columns, or with few rows for each column (`finitesum.running.rough_paths`, `finitesum.running.class_products`).
+(`finitesum.running.few_rows_paths`, `finitesum.running.factor_paths`), on many sparse columns
+(`finitesum.running.rough_paths`), and with several classes (`finitesum.running.class_paths`,
+`finitesum.running.class_products`), which is also how what is left elsewhere is solved.
 Which of these it is depends on the method for the smallest penalty, but with an l1 penalty on few columns. The fit to all
 rows begins at the mean of the folds' solutions, which is as near to its own as 1/n, where each fold's is as near as
 sqrt(1/n).
