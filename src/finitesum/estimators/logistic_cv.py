@@ -32,9 +32,9 @@ class LogisticRegressionCV(LogisticRegressionMixin):
 
     With solver="auto" and two classes the folds are solved to no more than a score needs: the error of a fold's decisions
     x'w + b is about 1e-3 of their standard errors, where H^-1 / S is the estimates' covariance matrix, and in the root of
-    the mean square of 1 or of their size, whichever is larger; or their optimality is at most `tol`. With few rows and an l2
-    penalty that is by the products of rows where these take less time, else with five rows or more for each column (with an
-    l1 penalty, fifteen) for all folds and Cs together. All else has a path for each fold, from strong to weak penalties,
+    the mean square of 1 or of their size, whichever is larger; or their optimality is at most `tol`. With few rows and an
+    l2 penalty that is by the products of rows where these take less time, else with five rows or more for each column (with
+    an l1 penalty, fifteen) for all folds and Cs together. All else has a path for each fold, from strong to weak penalties,
     each from what the last one left (see `logistic_path`): with an l2 penalty to the same part of standard errors, with
     several classes to some thousandths of them, otherwise (a set, an l1 penalty on many columns, C = inf, a named solver)
     to `tol`. Name the solver where you need the folds' coefficients to the last digits.

@@ -8,15 +8,14 @@ import math
 
 import numpy as np
 
-from finitesum.methods.newton.lazy_newton import LazyNewton, LazyNewtonState
-from finitesum.methods.newton.newton_cg import NewtonCG, NewtonCGState
+from finitesum.methods.newton.lazy_newton import LazyNewtonState
+from finitesum.methods.newton.newton_cg import NewtonCGState
 from finitesum.methods.newton.row_metric import RowMetric
 from finitesum.methods.newton.stale_hessian import factor_of
 from finitesum.methods.subproblems.conjugate_gradients import ConjugateGradients
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.problems.linear import Problem
 
-PathMethod = LazyNewton | NewtonCG
 PathState = LazyNewtonState | NewtonCGState
 
 
