@@ -3,8 +3,9 @@
 A step leads to the solution where Newton's decrement sqrt(g'B g) is at most accuracy / sqrt(S), S the sum of the weights or
 the number of the rows, whichever is larger. For a likelihood H/S is the inverse covariance matrix of the estimates, so that
 no decision x'w is further off than that part of its own standard error. Besides, what the step changes the decisions by, in
-the root of the mean square, is at most that part of 1 or of the decisions themselves, whichever is larger: where classes
-are separated, nearly, standard errors are beyond measure, and decisions are large.
+the root of the mean square, is at most that part of 1 or, of a step by the problem's own Hessian, of the decisions
+themselves, whichever is larger: where classes are separated, nearly, standard errors are beyond measure, and decisions are
+large. Steps by another Hessian may be small far from the solution.
 """
 
 import math
@@ -32,7 +33,7 @@ def size_of_decisions(problem: Problem, decisions: Matrix) -> float:
 
 
 def is_near(problem: Problem, x: Vector, step: Vector, accuracy: float) -> bool:
-    """Return whether a step from x changes the decisions, without offsets, by no more than the accuracy allows."""
+    """Return whether a step from x by the problem's Hessian changes the decisions, without offsets, by little enough."""
     moved = size_of_decisions(problem, _decisions(problem, step))
     return moved <= accuracy or moved <= accuracy * size_of_decisions(problem, _decisions(problem, x))
 

@@ -4,9 +4,9 @@ Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, score
 penalty adds to the gradient and to the pairs' changes needs no data. Each strength has the factor of a Hessian, of its own
 rows or of all rows: rougher metrics do not show how large an error is in standard errors. The sum over the rows is made
 again only where their curvatures have changed by more than a tenth since a known one; else its factor with the new penalty
-is all that a strength costs. A problem is solved by the rule of `finitesum.running.accuracy`; the step that is then at hand
-leads to the point that is returned, while the next strength, whose first step contains it, goes on from where it began, so
-that both share a gradient.
+is all that a strength costs. A problem is solved by the rule of `finitesum.running.accuracy`, decisions being never taken
+by their size: Hessians are not always the fold's own. The step that is then at hand leads to the point that is returned,
+while the next strength, whose first step contains it, goes on from where it began, so that both share a gradient.
 
 Where a Hessian takes long, steps have the Kronecker product of `MultinomialLBFGS`, to which a penalty adds a multiple of I,
 of all rows or made again where curvatures have changed. Standard errors are then those of its metric with the pairs, which
@@ -38,7 +38,7 @@ from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
-from finitesum.running.accuracy import ACCURACY, decrement_of, is_near
+from finitesum.running.accuracy import ACCURACY, decrement_of, size_of_decisions
 from finitesum.running.shared_hessians import SHARED
 
 #: The most variables with which each strength has a Hessian, and the passes or nanoseconds that one may take.
@@ -162,7 +162,7 @@ def _solved_roughly(
         state, direction = method.directed(problem, state)
         is_known = state.kronecker.values.size > 0 or len(state.pairs.steps) > 0
         is_small = is_known and 0.0 < -float(state.gradient @ direction) <= enough**2
-        if is_small and is_near(problem, state.x, direction, accuracy):
+        if is_small and size_of_decisions(problem, several.score_changes(problem, direction)) <= accuracy:
             return state, state.x + direction, True
         if float(np.linalg.norm(state.gradient)) <= tol:
             return state, state.x, True
@@ -241,7 +241,8 @@ def _solved(
         squared = max(-float(state.gradient @ direction), 0.0)
         ratio = math.sqrt(squared / before)
         left = ratio if ratio < 0.5 else 1.0
-        if left * math.sqrt(squared) <= enough and is_near(problem, state.x, left * direction, accuracy):
+        is_small = left * math.sqrt(squared) <= enough
+        if is_small and left * size_of_decisions(problem, several.score_changes(problem, direction)) <= accuracy:
             return state, state.x + direction, True
         if float(np.linalg.norm(state.gradient)) <= tol:
             return state, state.x, True

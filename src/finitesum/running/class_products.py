@@ -31,16 +31,11 @@ from finitesum.methods.subproblems.conjugate_gradients import advanced, begun, r
 from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import Problem
 from finitesum.running.accuracy import decrement_of, is_near
+from finitesum.running.factor_paths import FEW_PRODUCTS, LEFT, MOST_PRODUCTS, MOST_STEPS
 from finitesum.running.rough_paths import RoughPath, point_ahead
 
-#: Steps and products of a strength, after which the rest is left to others.
-MOST_STEPS, MOST_PRODUCTS = 50, 1000
-
-#: What conjugate gradients leave of the gradient.
-LEFT = 0.3
-
-#: The most variables with which there is a Hessian, and products of a step that its factor is taken to need.
-MOST_VARIABLES, FEW_PRODUCTS = 4000, 2
+#: The most variables with which there is a Hessian.
+MOST_VARIABLES = 4000
 
 #: How many times as long it takes in double precision, which weak penalties need.
 DOUBLE = 2.0
@@ -105,7 +100,7 @@ def _further(problems: list[Problem], state: MultinomialState, points: Matrix) -
 def _solved(
     problem: Problem, state: MultinomialState, enough: float, accuracy: float, is_shared: bool, metric: _Metric
 ) -> tuple[MultinomialState, Vector | None, _Metric]:
-    """Return the state before the step that leads to the solution, the solution, or None, and what products have taken."""
+    """Return the state before the step that leads to the solution, the solution, or None, and the metric."""
     most, n_products = state.n_gradients + MOST_PRODUCTS * problem.n_components, 0
     for _ in range(MOST_STEPS):
         size = float(np.linalg.norm(state.gradient))
@@ -114,11 +109,12 @@ def _solved(
         if metric.factor.lower.size:
             run = _by_factor(problem, state, metric.factor, most)
         else:
-            run = begun_step(problem, state, is_shared=is_shared)._replace(enough=LEFT * size)
-            while not is_solved(problem, run) and run.n_gradients < most:
+            run = begun_step(problem, state, is_shared=is_shared)._replace(enough=0.0)
+            while not is_solved(problem, run) and run.cg.size > LEFT**2 * run.cg.start and run.n_gradients < most:
                 run = multiplied(problem, run)
         direction = kept_mean(problem, run.direction + run.cg.solution)
-        n_products += run.cg.n_products
+        n_more = (run.n_gradients - state.n_gradients) // problem.n_components
+        n_products += n_more
         state = state._replace(n_gradients=run.n_gradients, preconditioner=run.preconditioner, n_products=n_products)
         squared = -float(state.gradient @ direction)
         if not squared > 0.0 or state.n_gradients >= most:
@@ -129,7 +125,7 @@ def _solved(
         if np.array_equal(after.x, state.x):
             break
         state = after._replace(n_products=0)  # so that a factor of all classes stays until the next strength
-        metric = _after(problem, state, metric, run.cg.n_products)
+        metric = _after(problem, state, metric, n_more)
     return state, None, metric
 
 
@@ -137,16 +133,12 @@ def _by_factor(problem: Problem, state: MultinomialState, factor: ClassFactor, m
     """Return the state with conjugate gradients run for the next step, by the factor of a Hessian."""
     cg = begun(-state.gradient, divided(problem, factor, -state.gradient))
     run = state._replace(
-        curvatures=several.curvatures_by_row(problem, state.scores),
-        direction=np.zeros(problem.dim),
-        cg=cg,
-        enough=LEFT * float(np.linalg.norm(state.gradient)),
+        curvatures=several.curvatures_by_row(problem, state.scores), direction=np.zeros(problem.dim), cg=cg, enough=0.0
     )
-    while not is_solved(problem, run) and run.n_gradients < most:
-        cg = advanced(run.cg, several.hessian_product(problem, run.curvatures, run.cg.direction))
-        run = run._replace(cg=cg, n_gradients=run.n_gradients + problem.n_components)
-        if not is_solved(problem, run):
-            run = run._replace(cg=redirected(cg, divided(problem, factor, cg.residual)))
+    while not is_solved(problem, run) and run.cg.size > LEFT**2 * cg.start and run.n_gradients < most:
+        found = advanced(run.cg, several.hessian_product(problem, run.curvatures, run.cg.direction))
+        found = redirected(found, divided(problem, factor, found.residual))
+        run = run._replace(cg=found, n_gradients=run.n_gradients + problem.n_components)
     return run
 
 

@@ -3,9 +3,9 @@
 Steps are Newton's, solved to a part of their gradient by conjugate gradients with the factor of an earlier Hessian as the
 preconditioner: where classes are nearly separated, Hessians of falling strengths differ by little more than their sizes,
 and few products are enough. It is made at the start, and again once products have taken as much longer than few by a new
-one would as making that does. A strength begins where the one before ended, or at the point to which the last two solutions
-lead, on a line over the logarithm of the strength. It is solved where the step at hand, which leads to the point that is
-returned, is small (`finitesum.running.accuracy`).
+one would as making that does. A strength begins where the last step of the one before did, or at the point to which the
+last two solutions lead, on a line over the logarithm of the strength. It is solved where the step at hand, which leads to
+the point that is returned, is small (`finitesum.running.accuracy`).
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from finitesum.running.rough_paths import RoughPath, point_ahead
 #: Steps and products of a strength, after which the rest is left to others.
 MOST_STEPS, MOST_PRODUCTS = 50, 1000
 
-#: What conjugate gradients leave of the gradient.
+#: What conjugate gradients leave of the gradient, in the norm of their preconditioner.
 LEFT = 0.3
 
 #: Products that a step by a new factor is taken to need, and nanoseconds of the calls of one, and of a multiplication and
@@ -120,12 +120,10 @@ def _solved(
 def _step(problem: Problem, here: _At, factor: Matrix, most: int) -> tuple[Vector, int]:
     """Return v with H v = -g up to a part of g, and how many products that took."""
     cg = begun(-here.gradient, apply_inverse(factor, -here.gradient))
-    enough = LEFT * float(np.linalg.norm(here.gradient))
-    while cg.n_products < most and not cg.is_over and not float(np.linalg.norm(cg.residual)) <= enough:
-        if cg.n_products > 0:
-            cg = redirected(cg, apply_inverse(factor, cg.residual))
+    while cg.n_products < most and not cg.is_over and cg.size > LEFT**2 * cg.start:
         product = combination(problem, here.curvatures * predictions(problem, cg.direction))
         cg = advanced(cg, product + problem.term.quadratic * cg.direction)
+        cg = redirected(cg, apply_inverse(factor, cg.residual))
     return cg.solution, cg.n_products
 
 

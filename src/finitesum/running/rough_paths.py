@@ -30,7 +30,7 @@ MOST_COLUMNS = 5000
 
 #: Hessians of a strength and products with their factors, and products of Newton-CG, as they were seen on columns with one
 #: to five rows for each; nanoseconds of the calls of such products.
-HESSIANS, FEW_PRODUCTS, PRODUCTS, OF_FEW, OF_PRODUCT = 0.4, 6.0, 100.0, 1e5, 2.5e5
+HESSIANS, BY_FACTOR, PRODUCTS, OF_PRODUCT = 0.4, 6.0, 40.0, 1e5
 
 
 class RoughPath(NamedTuple):
@@ -50,7 +50,7 @@ def has_hessians(problem: Problem) -> bool:
 def nanoseconds_by_factors(problem: Problem) -> float:
     """Return the nanoseconds of a strength of a path by factors of Hessians."""
     n, costs = float(problem.n_rows), costs_of(problem)
-    of_products = FEW_PRODUCTS * (2.0 * n * costs.gradient + float(problem.dim) ** 2 + OF_FEW)
+    of_products = BY_FACTOR * (2.0 * n * costs.gradient + float(problem.dim) ** 2 + OF_PRODUCT)
     return HESSIANS * (n * costs.hessian + costs.factor) + of_products
 
 

@@ -19,7 +19,8 @@ A step is taken where F falls for certain (the slope at its end is not positive,
 most half of the first; else it is cut to where the slopes at both ends put the minimum.
 
 A problem is solved where what the last step leaves, by Newton's decrement sqrt(g'B g) and what of it the step before left,
-is small by the rule of `finitesum.running.accuracy`, or the optimality at most tol.
+is small by the rule of `finitesum.running.accuracy`, decisions being never taken by their size: the Hessian is not the
+fold's own. Or where the optimality is at most tol.
 """
 
 import math
@@ -184,8 +185,7 @@ class _Steps:
         left = np.where(self.ratio[some] < 0.5, self.ratio[some], 1.0)
         is_small = left * decrement <= self.enough[some]
         if self.gram is not None:
-            most = self.accuracy * np.maximum(size_of(self.x[some], self.gram), 1.0)
-            is_small &= left * size_of(self.direction[some], self.gram) <= most
+            is_small &= left * size_of(self.direction[some], self.gram) <= self.accuracy
         is_optimal = (np.linalg.norm(self.gradient[some], axis=1) <= self.tol) & (self.thresholds is None)
         solved = some[is_small | is_optimal]
         self.is_solved[solved] = True
@@ -291,14 +291,14 @@ def _interpolate(
     They are quadratic in the strength, through those solutions and the one before. As w(alpha) is a sum of c / (lambda +
     alpha) over eigenvalues, it bends most at 0, where the difference of the two slopes that are known underestimates it by
     up to the ratio of their strengths: the error is that difference over the whole distance, in standard errors or as
-    a change of decisions, where these are large by their size.
+    a change of decisions.
     """
     m, alphas = found.shape[1], family.ridges[:, :, None]
     before, here, last = alphas[:, first - 1], alphas[:, first], alphas[:, m - 1]
     slope = (found[:, first] - found[:, m - 1]) / (here - last)
     change = (found[:, first - 1] - found[:, first]) / (before - here) - slope
     in_errors = np.sqrt(family.sizes) * np.linalg.norm(change @ np.tril(precondition.factor(first).T), axis=1)
-    change_size = np.maximum(in_errors, size_of(change, gram) / np.maximum(size_of(found[:, m - 1], gram), 1.0))
+    change_size = np.maximum(in_errors, size_of(change, gram))
     errors = np.empty((len(found), m - 2 - first))
     for i, k in enumerate(range(first + 1, m - 1)):
         alpha = alphas[:, k]
