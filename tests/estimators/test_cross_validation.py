@@ -489,6 +489,13 @@ def test_products_of_few_rows_pay_where_factors_are_short(method, seconds, expec
     assert not few_rows_paths.has_few_rows(tall, Choice(method, seconds=seconds))
 
 
+@pytest.mark.parametrize(("n", "d", "expected"), [(40, 30, True), (390, 300, False), (100, 3000, True)])
+def test_products_of_few_rows_give_way_to_shorter_factors_of_columns(n, d, expected):
+    X, y = data(n, d)
+    problem = Problem.linear(X, 2.0 * y - 1.0, alpha=0.1)
+    assert few_rows_paths.has_few_rows(problem, Choice(Newton(), seconds=1.0)) == expected
+
+
 def test_strengths_of_several_classes_share_hessians(monkeypatch):
     X, y = classes_of(3, n=300)
     made, folds = [], []
