@@ -6,19 +6,29 @@ classes apart from the differences t_k = w_k - w_K, k < K. The Hessian of F in t
     sum_i p_i P_ik ([k = l] - P_il) x_i x_i' + ([k = l] - 1 / K) diag(l2),    k, l < K.
 
 The weights of each sum have one sign, so that BLAS computes half of it: K (K - 1) / 2 products of half a matrix. With few
-columns all pairs of classes are one product of rows of (K - 1) d numbers, which takes less time than many small ones.
+columns all pairs of classes are one product of rows of (K - 1) d numbers, which takes less time than many small ones. Rows
+with few entries are summed entry by entry.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
+from finitesum.evaluation.hessian import gram, nanoseconds_in_arrays
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.problems.linear import Problem
-from finitesum.problems.rows import to_matrix
+from finitesum.problems.memory import remembered_of_rows
+from finitesum.problems.rows import CSRRows, to_matrix
+
+#: Nanoseconds of a multiplication and addition in a product of rows with their zeros, and of a number that is scaled.
+PRODUCT, SCALED = 0.009, 1.5
+
+#: Nanoseconds, entry by entry, of a row, of a product of two entries, of a number of the sum and of a pair of classes.
+OF_ROW, OF_ENTRIES, OF_NUMBER, OF_PAIR = 8.0, 0.3, 4.0, 2e5
 
 #: Columns up to which all pairs of classes are one product.
 MOST_JOINT = 100
@@ -59,7 +69,13 @@ def hessian_of_differences(
 
     Without rows and weights it is that of all rows, with their own weights.
     """
-    if rows is None or weights is None:
+    if nanoseconds_by_entries(problem) < nanoseconds_with_zeros(problem.n_outputs, problem.rows.dim()):
+        of_rows = problem.weights
+        if rows is not None and weights is not None:
+            of_rows = np.zeros(problem.n_rows)
+            of_rows[rows] = weights
+        out = _summed_by_entries(problem, chances, several.loss_of(problem).scale * of_rows, kind)
+    elif rows is None or weights is None:
         out = sum_over_problems(
             lambda part, here: _summed(part, here, several.loss_of(part).scale * part.weights, kind),
             problem,
@@ -96,6 +112,40 @@ def _summed(problem: Problem, chances: Matrix, of_rows: Vector, kind: Any) -> Ma
         block[:, :d] = stored if isinstance(stored, np.ndarray) else stored.toarray()
         (_add_jointly if is_joint else _add_pairs)(out, block, chances[some, :n_others], of_rows[some])
     return out.reshape(n_others * dim, n_others * dim)
+
+
+def _summed_by_entries(problem: Problem, chances: Matrix, of_rows: Vector, kind: Any) -> Matrix:
+    """Return the sum over sparse rows of weights > 0, pair by pair."""
+    n_others, dim = problem.n_outputs - 1, problem.rows.dim()
+    out = np.zeros((n_others, dim, n_others, dim), kind)
+    for k in range(n_others):
+        for other in range(k + 1):
+            own = of_rows * chances[:, k] * (1.0 - chances[:, k] if other == k else chances[:, other])
+            own[of_rows == 0.0] = 0.0  # what overflows must not show
+            found = gram(problem.one_output, own)
+            out[k, :, other, :] = found if other == k else -found
+    return out.reshape(n_others * dim, n_others * dim)
+
+
+def nanoseconds_with_zeros(n_outputs: int, dim: int) -> float:
+    """Return the nanoseconds of a row in a Hessian in single precision, with its zeros."""
+    n_others = n_outputs - 1
+    if dim <= MOST_JOINT:
+        return PRODUCT * float(n_others * dim) ** 2 + 2.0 * SCALED * n_others * dim
+    return n_others * n_outputs / 2 * (PRODUCT * float(dim) ** 2 + SCALED * dim)
+
+
+@remembered_of_rows
+def nanoseconds_by_entries(problem: Problem) -> float:
+    """Return the nanoseconds of a row in the Hessian entry by entry; infinite where that is not done."""
+    if not isinstance(problem.rows, CSRRows):
+        return math.inf
+    n, stored = problem.n_rows, np.diff(problem.rows.starts).astype(np.float64) + problem.rows.intercept
+    of_gram = nanoseconds_in_arrays(problem.rows)  # None where there is a kernel
+    if of_gram is None:
+        of_gram = OF_ROW * n + OF_ENTRIES * float(stored @ stored)
+    of_pair = (of_gram + OF_NUMBER * float(problem.rows.dim()) ** 2 + OF_PAIR) / n
+    return float((problem.n_outputs - 1) * problem.n_outputs / 2 * of_pair)
 
 
 def _add_pairs(out: Any, block: Matrix, chances: Matrix, weights: Vector) -> None:

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from finitesum.evaluation.class_hessians import MOST_JOINT
+from finitesum.evaluation.class_hessians import PRODUCT, nanoseconds_by_entries, nanoseconds_with_zeros
 from finitesum.evaluation.conditioning import redundancy_of
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
@@ -13,8 +13,8 @@ from finitesum.problems.partitioned import is_parted
 from finitesum.problems.rows import CSRRows
 
 #: Nanoseconds: of a multiplication and addition in a pass (dense rows in single and double precision, sparse ones), of a
-#: score, of one in a product of rows and in a factor, of a number that is scaled.
-PASS, SCORE, PRODUCT, FACTOR, SCALED = (0.04, 0.08, 0.6), 20.0, 0.009, 0.0055, 1.5
+#: score, of one in a factor.
+PASS, SCORE, FACTOR = (0.04, 0.08, 0.6), 20.0, 0.0055
 
 #: Columns up to which a Kronecker factor of these may be whole, and the passes that it may cost; the time of its factors,
 #: the Gram matrix of the rows and the eigenvectors, by that of d^3 multiplications in a pass.
@@ -57,15 +57,16 @@ def order_of_factor(problem: Problem) -> int:
     return (problem.n_outputs - 1) * dim
 
 
-def nanoseconds_of_factor(problem: Problem, n_rows: Any) -> Any:
-    """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor."""
+def nanoseconds_of_factor(problem: Problem, n_rows: Any, *, by_entries: bool = True) -> Any:
+    """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor.
+
+    Sparse rows are summed entry by entry where that takes less time, unless asked otherwise.
+    """
     n_others = problem.n_outputs - 1
     dim = order_of_factor(problem) // n_others
-    n_pairs = n_others * problem.n_outputs / 2
-    if dim <= MOST_JOINT:
-        of_a_row = PRODUCT * (n_others * dim) ** 2 + 2.0 * SCALED * n_others * dim
-    else:
-        of_a_row = n_pairs * (PRODUCT * dim**2 + SCALED * dim)
+    of_a_row = nanoseconds_with_zeros(problem.n_outputs, dim)
+    if by_entries and not is_wide(problem):
+        of_a_row = min(of_a_row, nanoseconds_by_entries(problem))
     once = nanoseconds_of_row_space(problem) if is_wide(problem) else 0.0
     return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3 + once
 
