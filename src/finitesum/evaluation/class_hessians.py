@@ -6,18 +6,17 @@ classes apart from the differences t_k = w_k - w_K, k < K. The Hessian of F in t
     sum_i p_i P_ik ([k = l] - P_il) x_i x_i' + ([k = l] - 1 / K) diag(l2),    k, l < K.
 
 The weights of each sum have one sign, so that BLAS computes half of it: K (K - 1) / 2 products of half a matrix. With few
-columns all pairs of classes are one product of rows of (K - 1) d numbers, which takes less time than many small ones. Rows
-with few entries are summed entry by entry.
+columns all pairs of classes are one product of rows of (K - 1) d numbers, which takes less time than many small ones. Many
+rows with few entries are summed entry by entry.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation import outputs as several
-from finitesum.evaluation.hessian import gram, nanoseconds_in_arrays
+from finitesum.evaluation.hessian import gram
 from finitesum.evaluation.row_blocks import sum_over_problems
 from finitesum.evaluation.row_products import squares_of_rows
 from finitesum.problems.linear import Problem
@@ -29,6 +28,9 @@ PRODUCT, SCALED = 0.009, 1.5
 
 #: Nanoseconds, entry by entry, of a row, of a product of two entries, of a number of the sum and of a pair of classes.
 OF_ROW, OF_ENTRIES, OF_NUMBER, OF_PAIR = 8.0, 0.3, 4.0, 2e5
+
+#: Nanoseconds that a Hessian must save by it: a kernel takes half a second to load in a process that has none yet.
+WORTH_A_KERNEL = 1e8
 
 #: Columns up to which all pairs of classes are one product.
 MOST_JOINT = 100
@@ -69,7 +71,7 @@ def hessian_of_differences(
 
     Without rows and weights it is that of all rows, with their own weights.
     """
-    if nanoseconds_by_entries(problem) < nanoseconds_with_zeros(problem.n_outputs, problem.rows.dim()):
+    if is_by_entries(problem, problem.n_rows if rows is None else rows.size):
         of_rows = problem.weights
         if rows is not None and weights is not None:
             of_rows = np.zeros(problem.n_rows)
@@ -135,17 +137,27 @@ def nanoseconds_with_zeros(n_outputs: int, dim: int) -> float:
     return n_others * n_outputs / 2 * (PRODUCT * float(dim) ** 2 + SCALED * dim)
 
 
-@remembered_of_rows
-def nanoseconds_by_entries(problem: Problem) -> float:
-    """Return the nanoseconds of a row in the Hessian entry by entry; infinite where that is not done."""
+def is_by_entries(problem: Problem, n_rows: Any) -> Any:
+    """Return whether a Hessian of a number of rows is summed entry by entry: where that saves enough for its kernel."""
     if not isinstance(problem.rows, CSRRows):
-        return math.inf
-    n, stored = problem.n_rows, np.diff(problem.rows.starts).astype(np.float64) + problem.rows.intercept
-    of_gram = nanoseconds_in_arrays(problem.rows)  # None where there is a kernel
-    if of_gram is None:
-        of_gram = OF_ROW * n + OF_ENTRIES * float(stored @ stored)
-    of_pair = (of_gram + OF_NUMBER * float(problem.rows.dim()) ** 2 + OF_PAIR) / n
-    return float((problem.n_outputs - 1) * problem.n_outputs / 2 * of_pair)
+        return np.zeros(np.shape(n_rows), dtype=bool)
+    with_zeros = n_rows * nanoseconds_with_zeros(problem.n_outputs, problem.rows.dim())
+    return with_zeros - nanoseconds_by_entries(problem, n_rows) >= WORTH_A_KERNEL
+
+
+def nanoseconds_by_entries(problem: Problem, n_rows: Any) -> Any:
+    """Return the nanoseconds of a Hessian of a number of sparse rows entry by entry."""
+    of_rows = n_rows * (OF_ROW + OF_ENTRIES * _mean_square(problem))
+    n_pairs = (problem.n_outputs - 1) * problem.n_outputs / 2
+    return n_pairs * (of_rows + OF_NUMBER * float(problem.rows.dim()) ** 2 + OF_PAIR)
+
+
+@remembered_of_rows
+def _mean_square(problem: Problem) -> float:
+    """Return the mean square of the rows' numbers of entries."""
+    stored = np.diff(problem.rows.starts).astype(np.float64) + problem.rows.intercept
+    mean: float = float(stored @ stored) / stored.size
+    return mean
 
 
 def _add_pairs(out: Any, block: Matrix, chances: Matrix, weights: Vector) -> None:

@@ -3,7 +3,9 @@
 import math
 from typing import Any
 
-from finitesum.evaluation.class_hessians import PRODUCT, nanoseconds_by_entries, nanoseconds_with_zeros
+import numpy as np
+
+from finitesum.evaluation.class_hessians import PRODUCT, is_by_entries, nanoseconds_by_entries, nanoseconds_with_zeros
 from finitesum.evaluation.conditioning import redundancy_of
 from finitesum.evaluation.outputs import loss_of
 from finitesum.evaluation.row_space import is_wide, nanoseconds_of_row_space
@@ -60,15 +62,15 @@ def order_of_factor(problem: Problem) -> int:
 def nanoseconds_of_factor(problem: Problem, n_rows: Any, *, by_entries: bool = True) -> Any:
     """Return the nanoseconds of the Hessian of a number of rows, in single precision, and of its factor.
 
-    Sparse rows are summed entry by entry where that takes less time, unless asked otherwise.
+    Many sparse rows are summed entry by entry where that takes less time, unless asked otherwise.
     """
     n_others = problem.n_outputs - 1
     dim = order_of_factor(problem) // n_others
-    of_a_row = nanoseconds_with_zeros(problem.n_outputs, dim)
-    if by_entries and not is_wide(problem):
-        of_a_row = min(of_a_row, nanoseconds_by_entries(problem))
+    of_rows = n_rows * nanoseconds_with_zeros(problem.n_outputs, dim)
+    if by_entries and not is_wide(problem) and np.any(is_less := is_by_entries(problem, n_rows)):
+        of_rows = np.where(is_less, nanoseconds_by_entries(problem, n_rows), of_rows)[()]
     once = nanoseconds_of_row_space(problem) if is_wide(problem) else 0.0
-    return n_rows * of_a_row + FACTOR * (n_others * dim) ** 3 + once
+    return of_rows + FACTOR * (n_others * dim) ** 3 + once
 
 
 def is_cheap(problem: Problem) -> bool:
