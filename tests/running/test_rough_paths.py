@@ -112,12 +112,12 @@ def test_hessians_are_for_few_columns():
     rng = np.random.default_rng(0)
     X = sp.random_array((300, 3000), density=0.01, format="csr", rng=rng)
     many = Problem.linear(X, np.sign(rng.standard_normal(300)), alpha=1.0)
-    assert rough_paths.has_hessians(few)
-    assert not rough_paths.has_hessians(many)
+    assert factor_paths.has_hessians(few)
+    assert not factor_paths.has_hessians(many)
 
 
 def test_few_factors_serve_all_strengths(monkeypatch):
-    """Where a product takes no time there is one, where factors take none one for most steps."""
+    """The costs decide: one factor where it costs infinitely much, one for each step where it costs less than nothing."""
     X, problems = problems_of(n=40, d=30)
     made = []
 

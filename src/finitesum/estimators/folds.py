@@ -44,9 +44,9 @@ from finitesum.running.accuracy import ACCURACY
 from finitesum.running.class_paths import has_cheap_hessian, has_products, solve_classes, solve_classes_roughly
 from finitesum.running.class_products import solve_classes_by_products
 from finitesum.running.driver import Result, as_seed
-from finitesum.running.factor_paths import solve_by_factors
+from finitesum.running.factor_paths import has_hessians, solve_by_factors
 from finitesum.running.few_rows_paths import has_few_rows, solve_few_rows, with_products
-from finitesum.running.rough_paths import has_hessians, solve_roughly
+from finitesum.running.rough_paths import solve_roughly
 from finitesum.running.sampling import order_of_pass
 from finitesum.running.together import Family, Together, solve_together
 
@@ -264,7 +264,7 @@ def _of_classes_roughly(estimator: Any, problem: Problem, data: LabelledData, fo
     problem = with_zeros(problem)
     problems = [with_alpha(estimator, problem, alpha) for alpha in _mean_alphas(folds, Cs)]
     of_all = solve_classes_roughly(problems, data.total_weight, estimator.tol, accuracy=NEAR)
-    n = int(of_all.is_solved.sum())  # the strongest penalties
+    n = int(of_all.is_solved.sum())  # how many of the strongest penalties these solve
 
     def solve(fold: Fold) -> Path:
         part, alphas, first = _of_fold(estimator, data, fold, Cs)

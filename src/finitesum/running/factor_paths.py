@@ -33,7 +33,14 @@ LEFT = 0.3
 
 #: Products that a step by a new factor is taken to need, and nanoseconds of the calls of one, and of a multiplication and
 #: addition in a solve.
-FEW_PRODUCTS, OF_PRODUCT, SOLVE = 2, 5e4, 1.0
+FEW_PRODUCTS, OF_PRODUCT, SOLVE = 2, 1e5, 1.0
+
+#: Hessians and products of a strength, and products by Newton-CG in their place, as they were seen on columns with one to
+#: five rows for each.
+HESSIANS, PRODUCTS, BY_NEWTON_CG = 0.4, 6.0, 40.0
+
+#: Columns up to which a fold may have a Hessian, whatever it takes.
+MOST_COLUMNS = 5000
 
 
 class _At(NamedTuple):
@@ -53,6 +60,28 @@ class _Metric(NamedTuple):
     excess: float = 0.0
 
 
+def has_hessians(problem: Problem) -> bool:
+    """Return whether a path is to have Hessians and factors: where these are likely to take less time than Newton-CG."""
+    by_products = BY_NEWTON_CG * (float(problem.n_rows) * costs_of(problem).gradient + OF_PRODUCT)
+    return nanoseconds_by_factors(problem) <= by_products and problem.dim <= MOST_COLUMNS
+
+
+def nanoseconds_by_factors(problem: Problem) -> float:
+    """Return the nanoseconds of a strength of a path."""
+    return HESSIANS * _nanoseconds_of_factor(problem) + PRODUCTS * _nanoseconds_of_product(problem)
+
+
+def _nanoseconds_of_factor(problem: Problem) -> float:
+    """Return the nanoseconds of a Hessian and its factor."""
+    costs = costs_of(problem)
+    return float(problem.n_rows * costs.hessian + costs.factor)
+
+
+def _nanoseconds_of_product(problem: Problem) -> float:
+    """Return the nanoseconds of a product of conjugate gradients, with a solve by the factor."""
+    return OF_PRODUCT + 2.0 * problem.n_rows * costs_of(problem).gradient + SOLVE * float(problem.dim) ** 2
+
+
 def solve_by_factors(problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float) -> RoughPath:
     """Return the solutions of problems that differ in the strength of an l2 penalty, which falls.
 
@@ -65,9 +94,9 @@ def solve_by_factors(problems: list[Problem], start: Vector, total: float, tol: 
         here = _at(first, start.copy(), predictions(first, start))
         metric = _Metric(_factor_at(first, here))
         for k, problem in enumerate(problems):
-            n_read = 0
+            n_read = int(k == 0)
             if k >= 1:
-                here = _at(problem, here.x, here.predictions)
+                here = _with_penalty(problem, problems[k - 1], here)
             if k >= 2 and (end := point_ahead(problems[k - 2 : k + 1], found.points[k - 2 : k])) is not None:
                 there = _at(problem, end, predictions(problem, end))
                 here, n_read = there if there.value < here.value else here, 1
@@ -87,6 +116,12 @@ def _at(problem: Problem, x: Vector, of_x: Vector) -> _At:
     return _At(x, of_x, curvatures, gradient, float(values.sum()) + problem.term.value(x))
 
 
+def _with_penalty(problem: Problem, last: Problem, here: _At) -> _At:
+    """Return a point of the last problem as one of a problem with another strength of its penalty."""
+    more = problem.term.quadratic - last.term.quadratic
+    return here._replace(gradient=here.gradient + more * here.x, value=here.value + 0.5 * float(more @ here.x**2))
+
+
 def _factor_at(problem: Problem, here: _At) -> Matrix:
     hessian = gram(problem, here.curvatures)
     hessian.flat[:: problem.dim + 1] += problem.term.quadratic
@@ -97,7 +132,7 @@ def _solved(
     problem: Problem, here: _At, metric: _Metric, enough: float, accuracy: float, tol: float
 ) -> tuple[_At, _Metric, Vector | None, int]:
     """Return the point before the step that leads to the solution, the metric, the solution or None, and passes."""
-    n_passes = 1
+    n_passes = 0
     for _ in range(MOST_STEPS):
         if float(np.linalg.norm(here.gradient)) <= tol:
             return here, metric, here.x, n_passes
@@ -142,9 +177,7 @@ def _along(problem: Problem, here: _At, direction: Vector, squared: float) -> _A
 
 def _after(problem: Problem, here: _At, metric: _Metric, n_products: int) -> _Metric:
     """Return the metric after a step of some products: with a new factor where that pays."""
-    n, costs = float(problem.n_rows), costs_of(problem)
-    a_product = OF_PRODUCT + 2.0 * n * costs.gradient + SOLVE * problem.dim**2
-    excess = max(metric.excess + (n_products - FEW_PRODUCTS) * a_product, 0.0)
-    if excess <= n * costs.hessian + costs.factor:
+    excess = max(metric.excess + (n_products - FEW_PRODUCTS) * _nanoseconds_of_product(problem), 0.0)
+    if excess <= _nanoseconds_of_factor(problem):
         return metric._replace(excess=excess)
     return _Metric(_factor_at(problem, here))

@@ -21,7 +21,7 @@ from finitesum.methods.newton.lazy_newton import LazyNewton
 from finitesum.methods.newton.newton import Newton
 from finitesum.problems.linear import Problem
 from finitesum.running.accuracy import decrement_of, size_of_decisions
-from finitesum.running.rough_paths import has_hessians, nanoseconds_by_factors
+from finitesum.running.factor_paths import has_hessians, nanoseconds_by_factors
 
 #: Steps of a strength, and halvings of one, after which the rest is left to others.
 MOST_STEPS, MOST_HALVINGS = 30, 30

@@ -15,7 +15,6 @@ import numpy as np
 from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.evaluation.samples import sample_of
 from finitesum.methods.base import batch_size_for
-from finitesum.methods.cost_model import costs_of
 from finitesum.methods.newton.newton_cg import NewtonCG, solved_direction
 from finitesum.methods.newton.other_strength import with_strength
 from finitesum.methods.newton.subsampling import falls_at, found_at
@@ -25,13 +24,6 @@ from finitesum.running.accuracy import decrement_of, is_near
 #: Passes of the method over a strength, after which the rest is left to others: steps, or some products of one.
 MOST_PASSES = 500
 
-#: Columns up to which a fold may have a Hessian, whatever it takes.
-MOST_COLUMNS = 5000
-
-#: Hessians of a strength and products with their factors, and products of Newton-CG, as they were seen on columns with one
-#: to five rows for each; nanoseconds of the calls of such products.
-HESSIANS, BY_FACTOR, PRODUCTS, OF_PRODUCT = 0.4, 6.0, 40.0, 1e5
-
 
 class RoughPath(NamedTuple):
     """What was found, up to the first strength that is not solved."""
@@ -39,19 +31,6 @@ class RoughPath(NamedTuple):
     points: Matrix  # (m, dim)
     n_passes: Vector  # (m,)
     is_solved: Flags  # (m,)
-
-
-def has_hessians(problem: Problem) -> bool:
-    """Return whether a path is to have Hessians and factors: where these are likely to take less time than products."""
-    by_products = PRODUCTS * (float(problem.n_rows) * costs_of(problem).gradient + OF_PRODUCT)
-    return nanoseconds_by_factors(problem) <= by_products and problem.dim <= MOST_COLUMNS
-
-
-def nanoseconds_by_factors(problem: Problem) -> float:
-    """Return the nanoseconds of a strength of a path by factors of Hessians."""
-    n, costs = float(problem.n_rows), costs_of(problem)
-    of_products = BY_FACTOR * (2.0 * n * costs.gradient + float(problem.dim) ** 2 + OF_PRODUCT)
-    return HESSIANS * (n * costs.hessian + costs.factor) + of_products
 
 
 def solve_roughly(problems: list[Problem], start: Vector, total: float, tol: float, accuracy: float) -> RoughPath:
@@ -120,10 +99,10 @@ def _solved(method: NewtonCG, problem: Problem, state: Any, enough: float, accur
     for _ in range(MOST_PASSES):
         if state.optimality <= state.tol:
             return state, state.x
-        direction = solved_direction(problem, state)
-        is_small = direction is not None and -float(state.gradient @ direction) <= enough**2
-        if direction is not None and is_small and is_near(problem, state.x, direction, accuracy):
-            return state, state.x + direction
+        if (direction := solved_direction(problem, state)) is not None:
+            is_small = -float(state.gradient @ direction) <= enough**2
+            if is_small and is_near(problem, state.x, direction, accuracy):
+                return state, state.x + direction
         state = method.run_pass(problem, state, state.order)
         if not math.isfinite(state.optimality):
             break
