@@ -24,8 +24,8 @@ from finitesum.evaluation.row_sums import Majorize, loss_sums
 from finitesum.losses import LOSSES, Cornered, Logistic
 from finitesum.losses.arrays import takes_arrays
 from finitesum.methods.newton import dual_arrays, stale_hessian
-from finitesum.methods.subproblems import column_models
-from finitesum.problems.penalties import ElasticNet
+from finitesum.methods.subproblems import scaled_columns
+from finitesum.problems.penalties import MCP, SCAD, ElasticNet
 from finitesum.problems.rows import CSRRows, DenseRows, columns_of
 from finitesum.problems.view import n_numbers
 
@@ -266,7 +266,7 @@ def test_dual_ascent_takes_the_same_visits(loss, rows, intercept, monkeypatch):
 @pytest.mark.parametrize("more", [{"l1_ratio": 1.0}, {"l1_ratio": 0.5}, {"constraint": constraints.Box(-0.1, 0.2)}])
 def test_coordinate_descent_ends_at_the_same_minimum(more, rows, intercept, monkeypatch):
     if rows == "long csr":
-        monkeypatch.setattr("finitesum.methods.subproblems.column_models.MOST_WITH_ZEROS", 0.0)
+        monkeypatch.setattr("finitesum.methods.subproblems.scaled_columns.MOST_WITH_ZEROS", 0.0)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 150)) * (rng.random((60, 150)) < 0.4)
     y = rng.standard_normal(60) + X[:, :10].sum(axis=1)
@@ -279,6 +279,25 @@ def test_coordinate_descent_ends_at_the_same_minimum(more, rows, intercept, monk
         assert found.success
         np.testing.assert_allclose(found.fun, wanted.fun, rtol=1e-12)
         np.testing.assert_allclose(found.x, wanted.x, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("rows", ["dense", "csr", "long csr"])
+@pytest.mark.parametrize("penalty", [MCP(0.1), SCAD(0.05)])
+def test_coordinate_descent_by_a_prox_takes_the_same_steps(penalty, rows, intercept, monkeypatch):
+    if rows == "long csr":
+        monkeypatch.setattr("finitesum.methods.subproblems.scaled_columns.MOST_WITH_ZEROS", 0.0)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 150)) * (rng.random((60, 150)) < 0.4)
+    y = rng.standard_normal(60) + X[:, :10].sum(axis=1)
+    data = X if rows == "dense" else sp.csr_array(X)
+    for loss, targets in (("poisson", rng.poisson(np.exp(0.2 * y))), ("squared", y)):
+        problem = Problem.linear(data, targets, loss=loss, penalty=penalty, fit_intercept=intercept)
+        found = minimize(problem, method="coordinate-descent", tol=1e-10)
+        with as_python():
+            wanted = minimize(problem, method="coordinate-descent", tol=1e-10)
+        assert found.success
+        np.testing.assert_allclose(found.x, wanted.x, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("constraint", [None, constraints.L1Ball(1.0), constraints.Box(-0.1, 0.1)])
@@ -489,7 +508,7 @@ def test_column_models_stand_in_for_kernels_up_to_some_thousand_columns():
     none, some = np.zeros(0), np.zeros(0, dtype=np.int32)
     for n_columns, is_small in ((5000, True), (5001, False)):
         columns = CSRRows(none, some, np.zeros(n_columns + 1, dtype=np.int32), n_columns, 100, 0)
-        assert (column_models._n_numbers(columns) <= jit.MOST_NUMBERS) == is_small
+        assert (scaled_columns.n_numbers(columns) <= jit.MOST_NUMBERS) == is_small
     for n_columns, is_small in ((3000, True), (3001, False)):
         columns = DenseRows(np.broadcast_to(0.0, (n_columns, 1000)), n_columns, 1000, 0)
-        assert (column_models._n_numbers(columns) <= jit.MOST_NUMBERS) == is_small
+        assert (scaled_columns.n_numbers(columns) <= jit.MOST_NUMBERS) == is_small

@@ -8,7 +8,7 @@ from finitesum import Problem, minimize
 from finitesum.constraints import Box, L1Ball, NonNegative, Simplex
 from finitesum.evaluation.optimality import evaluate
 from finitesum.methods.auto import choose
-from finitesum.methods.newton import coordinate_descent
+from finitesum.methods.newton import working_columns
 from finitesum.methods.newton.coordinate_descent import CoordinateDescent
 from finitesum.methods.subproblems import column_costs, column_models
 from finitesum.methods.subproblems.column_models import ENOUGH_ROUNDS, PASSES, column_model, minimised
@@ -80,23 +80,23 @@ def test_two_runs_on_one_problem_take_turns(form):
 
 def test_two_runs_that_extend_the_same_columns_at_once_have_memories_of_their_own(monkeypatch):
     problem, others = wide(alpha=0.02, l1_ratio=1.0), []
-    copy_columns = coordinate_descent.copy_columns
+    copy_columns = working_columns.copy_columns
 
     def interrupted(*arguments):
-        monkeypatch.setattr(coordinate_descent, "copy_columns", copy_columns)
-        others.append(coordinate_descent.of_columns(problem, np.array([3, 1, 7])))
+        monkeypatch.setattr(working_columns, "copy_columns", copy_columns)
+        others.append(working_columns.of_columns(problem, np.array([3, 1, 7])))
         copy_columns(*arguments)
 
-    coordinate_descent.of_columns(problem, np.array([3, 1]))
-    monkeypatch.setattr(coordinate_descent, "copy_columns", interrupted)
-    found = coordinate_descent.of_columns(problem, np.array([3, 1, 5]))
+    working_columns.of_columns(problem, np.array([3, 1]))
+    monkeypatch.setattr(working_columns, "copy_columns", interrupted)
+    found = working_columns.of_columns(problem, np.array([3, 1, 5]))
     for here, columns in ((found, [3, 1, 5]), (others[0], [3, 1, 7])):
         np.testing.assert_array_equal(here.rows.values, np.asarray(problem.rows.values).T[columns])
 
 
 @pytest.mark.parametrize("constraint", [L1Ball(1.0), Simplex(1.0)])
 def test_sets_that_couple_coordinates_are_refused(constraint):
-    with pytest.raises(ValueError, match="coordinate-descent needs an elastic net, a box or signs"):
+    with pytest.raises(ValueError, match="coordinate-descent needs a separable penalty, a box or signs"):
         minimize(wide(constraint=constraint), method="coordinate-descent")
 
 
@@ -178,7 +178,7 @@ def test_models_that_take_many_reads_are_charged_as_more_hessians(monkeypatch):
     charged = []
     for n_reads in (3.0, 18.0):
         monkeypatch.setattr(
-            coordinate_descent, "minimised", lambda *given, n=n_reads, **more: minimised(*given, **more)._replace(n_reads=n)
+            column_models, "minimised", lambda *given, n=n_reads, **more: minimised(*given, **more)._replace(n_reads=n)
         )
         result = minimize(wide(alpha=0.02, l1_ratio=1.0), method=CoordinateDescent(first_columns=300), tol=1e-8)
         charged.append(result.n_hessian_passes)

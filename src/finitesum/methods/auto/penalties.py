@@ -31,6 +31,8 @@ def by_groups(problem: Problem, options: dict[str, Any]) -> Choice | None:
 
 def by_prox(problem: Problem | FiniteSum) -> Choice:
     """Return the method for a penalty of which the prox is all that is known."""
+    if isinstance(problem, Problem) and problem.convex and is_suited(descent := as_method("coordinate-descent"), problem):
+        return Choice(descent, "the penalty is known by its prox: along one coordinate after the other")
     for is_convex, what in ((problem.term.is_convex, "penalty"), (problem.convex, "loss")):
         if not is_convex:
             return Choice(as_method("fg"), f"the {what} is not convex: proximal gradients find a stationary point")

@@ -1,21 +1,27 @@
 """Newton's method on working sets of columns, with models that are minimised by coordinate descent: for sparse solutions.
 
-With an l1 penalty or bounds at 0 most coefficients are 0 at the minimum, and a column whose coefficient stays 0 plays no
-part. At w a pass over the data gives the gradient g of the smooth part of F. The working set W grows by the columns that a
-proximal step would move most [1, 2]: at most as many new ones as there are coefficients other than 0, as rows, which bound
-the coefficients of a solution, or as a quarter of the columns. F is then minimised in W by proximal Newton steps,
+With an l1 penalty, MCP, SCAD or bounds at 0 most coefficients are 0 at the minimum, and a column whose coefficient stays 0
+plays no part. At w a pass over the data gives the gradient g of the smooth part of F. The working set W grows by the
+columns that a proximal step would move most [1, 2]: at most as many new ones as there are coefficients other than 0, as
+rows, which bound the coefficients of a solution, or as a quarter of the columns. F is then minimised in W by proximal
+Newton steps,
 
     z = argmin_v q(v),    w+ = w + t (z - w)    [3],
 
-with q the model of F at w in the columns of W (`finitesum.methods.subproblems.column_models`), minimised by coordinate
-descent to a tenth of the optimality on W; t = 1, or halved until F falls. Of the squared loss the model is F itself.
+with q the model of F at w in the columns of W (`finitesum.methods.subproblems.column_models`; `prox_models` there for
+penalties of which the prox is all that is known), minimised by coordinate descent to a tenth of the optimality on W; t = 1,
+or halved until F falls. Of the squared loss the model is F itself.
 Columns of W are copied once. Predictions are kept, so that a step on W reads its columns alone. Once a tenth of the
 optimality is left on W, all columns are read again. Where W has all columns that violate the optimality conditions, and F
 is minimised on it, w is optimal. F never rises.
 
 1. *Curvature.* Rows on a linear piece of their loss have theta times that of its majorant, as in
    `finitesum.methods.newton.newton`; all rows have the majorant's after a step that was halved twice.
-2. *Passes.* Each read of all columns is a pass of gradients. A step on W is charged as two and as one of Hessians, by the
+2. *Penalties that are not convex.* F may rise along all of a step to another hollow of the model, however short. The
+   curvatures of all rows are at least theta times those of majorants then, and theta is raised after a step that did not
+   let F fall, which is not taken, and lowered by others. W grows by few columns, so that large coefficients, which such
+   penalties do not shrink, explain what they can before others join; often that point has a lower F.
+3. *Passes.* Each read of all columns is a pass of gradients. A step on W is charged as two and as one of Hessians, by the
    fraction of the entries that W's columns have; as one of Hessians for each four reads of these columns that its model
    took, where they are more. A pass of this method goes on until some passes are charged.
 
@@ -25,41 +31,33 @@ references are those of `CoordinateDescent`.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from finitesum.core.arrays import Indices, Matrix, Vector
+from finitesum.core.arrays import Indices, Vector
 from finitesum.evaluation.optimality import Measures
-from finitesum.evaluation.row_products import combination, predictions
+from finitesum.evaluation.row_products import predictions
 from finitesum.evaluation.row_sums import Majorize
-from finitesum.evaluation.whole_arrays import LEAST_DENSITY, Losses, losses_at
+from finitesum.evaluation.whole_arrays import Losses, losses_at
 from finitesum.losses.arrays import in_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
+from finitesum.methods.newton.working_columns import WorkingColumns, combined, of_columns
 from finitesum.methods.parameters import CountOrAuto
-from finitesum.methods.subproblems.column_models import ColumnModel, column_model, minimised
-from finitesum.methods.subproblems.line_search import halved
-from finitesum.methods.subproblems.scaled_columns import ScaledColumns, scaled
+from finitesum.methods.subproblems import column_models, prox_models
+from finitesum.methods.subproblems.column_models import Minimiser
+from finitesum.methods.subproblems.line_search import halved, is_enough
+from finitesum.methods.subproblems.scaled_columns import scaled
 from finitesum.problems.linear import Problem
-from finitesum.problems.memory import remembered_of_rows
-from finitesum.problems.rows import (
-    CSRRows,
-    DenseRows,
-    add_combination,
-    copy_columns,
-    joined_rows,
-    n_entries,
-    products,
-    some_rows,
-    squares_of,
-    to_matrix,
-    turned,
-)
-from finitesum.problems.term import ConvexTerm
+from finitesum.problems.rows import add_combination, n_entries, products
+from finitesum.problems.term_penalties import Separable
 
 #: New columns in a working set, at least, and which part of all: a round of passes over them takes a few over all.
 FEWEST_NEW, PART_NEW = 100, 4
+
+#: The same beside a penalty that is not convex: with few at once the point that is found is often a better one.
+FEW_NEW = 10
 
 #: What is left of the optimality of all columns on a working set, and of that on a working set by a model's minimiser.
 LEFT, OF_MODEL = 0.1, 0.1
@@ -67,11 +65,12 @@ LEFT, OF_MODEL = 0.1, 0.1
 #: A change of F is rounding errors, relative to F: then steps end that do not halve the optimality.
 HIDDEN = 1e-15
 
-#: Entries of sparse rows from which those without many zeros are copied as dense ones.
-LEAST_ENTRIES = 1e4
-
 #: theta at first, by what factor full steps lower and short ones raise it, and the least one.
 FIRST_THETA, LOWER, RAISE, LEAST_THETA = 0.1, 0.1, 10.0, 1e-9
+
+#: The same beside a penalty that is not convex: by what factor steps that let F fall lower theta, and what others raise it
+#: to, at least.
+LOWER_BESIDE, LEAST_RAISED = 0.3, 1e-3
 
 #: Newton's steps on a working set, at most.
 MOST_STEPS = 50
@@ -98,21 +97,6 @@ class CoordinateDescentState(NamedTuple):
     theta: float = FIRST_THETA  # what rows on a linear piece of their loss have of the majorant's curvature
     n_gradients: int = 0
     n_hessians: float = 0.0
-
-
-class _WorkingSet(NamedTuple):
-    """The columns of a working set."""
-
-    columns: Indices
-    unscaled: ScaledColumns  # the columns as rows
-    inside: Indices  # their coordinates, and the intercept's
-    term: ConvexTerm
-    memory: Matrix  # of copied columns, with room for more; none of sparse ones
-
-    @property
-    def rows(self) -> DenseRows | CSRRows:
-        """The columns as rows."""
-        return self.unscaled.columns
 
 
 @dataclass(frozen=True)
@@ -144,7 +128,7 @@ class CoordinateDescent(SumMethod):
 
     first_columns: CountOrAuto = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "prox", "nonconvex"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 20
 
@@ -152,8 +136,10 @@ class CoordinateDescent(SumMethod):
     def refusal(problem: Problem) -> str:
         """Return what is missing where coordinates have no intervals of their own."""
         intervals = problem.term.intervals
+        if isinstance(problem.penalty, Separable):
+            return ""
         if intervals is None or intervals.sizes.size:
-            return "coordinate-descent needs an elastic net, a box or signs: coordinates alone move nowhere on other sets."
+            return "coordinate-descent needs a separable penalty, a box or signs: coordinates alone move nowhere else."
         return ""
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> CoordinateDescentState:
@@ -200,7 +186,7 @@ class CoordinateDescent(SumMethod):
         moved[w != 0.0] = np.inf  # all of them belong to it
         moved[state.columns] = 0.0
         new = np.flatnonzero(moved)
-        usual = max(FEWEST_NEW, n_columns // PART_NEW, problem.n_rows)
+        usual = max(FEWEST_NEW, n_columns // PART_NEW, problem.n_rows) if problem.term.is_convex else FEW_NEW
         most = max(usual if self.first_columns == "auto" else int(self.first_columns), int(np.count_nonzero(w)))
         if new.size > (most := most + int(np.isinf(moved[new]).sum())):
             new = np.sort(new[np.argpartition(moved[new], new.size - most)[new.size - most :]])
@@ -227,7 +213,9 @@ def _losses(problem: Problem, at: Vector, majorize: int, theta: float) -> Losses
     loss, weights = in_arrays(problem.loss), problem.weights
     found = losses_at(loss, problem.targets, at, 0)
     curvatures = found.curvatures
-    if majorize == Majorize.ALL or not curvatures.all():
+    if not problem.term.is_convex and not problem.has_quadratic_loss:
+        curvatures = np.maximum(curvatures, theta * losses_at(loss, problem.targets, at, Majorize.ALL).curvatures)
+    elif majorize == Majorize.ALL or not curvatures.all():
         majorants = losses_at(loss, problem.targets, at, Majorize.ALL).curvatures
         is_bent = (curvatures != 0.0) | (found.slopes == 0.0)
         curvatures = majorants if majorize == Majorize.ALL else np.where(is_bent, curvatures, theta * majorants)
@@ -240,7 +228,7 @@ def _losses(problem: Problem, at: Vector, majorize: int, theta: float) -> Losses
 def _read(problem: Problem, state: CoordinateDescentState) -> tuple[CoordinateDescentState, Losses]:
     """Return the state with what a pass over all columns finds at x."""
     known = _losses(problem, state.predictions, state.majorize, state.theta)
-    gradient = _combined(problem, known.slopes)
+    gradient = combined(problem, known.slopes)
     gradient += problem.term.quadratic * state.x
     found = state._replace(
         gradient=gradient,
@@ -252,72 +240,17 @@ def _read(problem: Problem, state: CoordinateDescentState) -> tuple[CoordinateDe
     return found, known
 
 
-@remembered_of_rows
-def _source(problem: Problem) -> DenseRows | CSRRows:
-    """Return what columns are copied from: dense rows, or the columns of sparse ones as rows."""
-    rows = problem.rows
-    if isinstance(rows, CSRRows) and n_entries(rows) < max(LEAST_DENSITY * rows.n_rows * rows.n_columns, LEAST_ENTRIES):
-        return turned(rows)
-    return rows if isinstance(rows, DenseRows) else DenseRows(to_matrix(rows).toarray(), *rows[3:])
-
-
-def _combined(problem: Problem, slopes: Vector) -> Vector:
-    """Return sum_i s_i x_i: of sparse rows by their columns."""
-    columns = _source(problem)
-    if isinstance(columns, DenseRows):
-        return combination(problem, slopes)
-    found = products(columns, slopes)
-    return np.append(found, slopes.sum()) if problem.has_intercept else found
-
-
-def of_columns(problem: Problem, columns: Indices) -> _WorkingSet:
-    """Return the columns of a working set, which are copied once.
-
-    What is known is taken away and put back, so that of two runs on one problem, in two threads, one has it.
-    """
-    known: _WorkingSet | None = problem.derived.pop("working_set_columns", None)
-    if known is None or not np.array_equal(known.columns, columns):
-        if known is not None and not np.array_equal(known.columns, columns[: known.columns.size]):
-            known = None
-        source, memory = _source(problem), np.zeros((0, 0))
-        rows: DenseRows | CSRRows
-        if isinstance(source, DenseRows):
-            rows, memory = _dense_columns(source, columns, known)
-        else:
-            rows = _sparse_columns(source, columns, known)
-        inside = np.concatenate([columns, np.arange(problem.rows.n_columns, problem.dim)])
-        known = _WorkingSet(columns, _unscaled(rows, problem), inside, problem.term.on_columns(columns), memory)
-    problem.derived["working_set_columns"] = known
-    return known
-
-
-def _unscaled(rows: DenseRows | CSRRows, problem: Problem) -> ScaledColumns:
-    means = products(rows, np.ones(rows.n_columns)) if problem.has_intercept else np.zeros(rows.n_rows)
-    return ScaledColumns(rows, squares_of(rows), means)
-
-
-def _sparse_columns(source: CSRRows, columns: Indices, known: _WorkingSet | None) -> CSRRows:
-    new: Any = some_rows(source, columns[0 if known is None else known.columns.size :])
-    new = new._replace(values=new.values.astype(np.float64, copy=False))
-    return new if known is None else joined_rows(known.rows, new)  # type: ignore[arg-type]
-
-
-def _dense_columns(source: DenseRows, columns: Indices, known: _WorkingSet | None) -> tuple[DenseRows, Matrix]:
-    """Return the columns, and the memory that they are in, with room for as many more."""
-    n_before = 0 if known is None else known.columns.size
-    if known is None or len(memory := known.memory) < columns.size:
-        memory = np.empty((min(2 * columns.size, source.n_columns), source.n_rows))
-        if known is not None:
-            memory[:n_before] = known.rows.values
-    copy_columns(source, columns[n_before:], memory[n_before : columns.size])
-    return DenseRows(memory[: columns.size], columns.size, source.n_rows, 0), memory
-
-
-def _model(here: _WorkingSet, curvatures: Vector, gradient: Vector, w: Vector) -> ColumnModel:
-    """Return the model at w in the columns of a working set; equal curvatures need no copy of the columns."""
-    if (curvatures == curvatures[0]).all() and curvatures[0] > 0.0:
-        return column_model(here.unscaled, float(curvatures.size), curvatures[0], gradient, w, here.term)
-    return column_model(scaled(here.rows, np.sqrt(curvatures)), float(curvatures.sum()), 1.0, gradient, w, here.term)
+def _minimised(
+    here: WorkingColumns, curvatures: Vector, gradient: Vector, w: Vector, accuracy: float, *, is_exact: bool
+) -> Minimiser:
+    """Return where the model at w in a working set's columns is least; equal curvatures need no copy of them."""
+    is_equal = curvatures[0] > 0.0 and bool((curvatures == curvatures[0]).all())
+    columns = here.unscaled if is_equal else scaled(here.rows, np.sqrt(curvatures))
+    total, unit = (float(curvatures.size), float(curvatures[0])) if is_equal else (float(curvatures.sum()), 1.0)
+    given, at = (columns, total, unit, gradient, w, here.term), w[: here.columns.size]
+    if isinstance(here.term.penalty, Separable):
+        return prox_models.minimised(prox_models.prox_model(*given), at, accuracy)
+    return column_models.minimised(column_models.column_model(*given), at, accuracy, is_exact=is_exact)
 
 
 def _stepped(
@@ -338,8 +271,7 @@ def _stepped(
     if optimality <= enough or state.n_steps == MOST_STEPS:  # changes have added up to rounding errors
         return _read(problem, state._replace(predictions=_predictions_on(problem, here, w), majorize=Majorize.NONE))
     accuracy = max(0.5 * enough if is_quadratic else OF_MODEL * optimality, 0.2 * enough)
-    model = _model(here, known.curvatures, gradient, w)
-    end = minimised(model, w[: state.columns.size], accuracy, is_exact=is_quadratic)
+    end = _minimised(here, known.curvatures, gradient, w, accuracy, is_exact=is_quadratic)
     step = np.append(end.w, w[state.columns.size :] + end.intercept) - w
     before = float(known.values.sum()) + here.term.value(w)
     predicted = float(gradient @ step) + here.term.rise(w, w + step)
@@ -360,7 +292,7 @@ def _stepped(
 
 def _searched(
     problem: Problem,
-    here: _WorkingSet,
+    here: WorkingColumns,
     state: CoordinateDescentState,
     along: tuple[Vector, Vector],
     values: tuple[float, float],
@@ -369,7 +301,8 @@ def _searched(
 
     The state has n_steps and counts after the step, and the values are F at w and its predicted change.
     """
-    (w, step), there, theta = along, None, max(LOWER * state.theta, LEAST_THETA)
+    (w, step), there, is_convex = along, None, here.term.is_convex
+    theta = max((LOWER if is_convex else LOWER_BESIDE) * state.theta, LEAST_THETA)
     change = _predictions_on(problem, here, step) - problem.offsets
 
     def value(t: float) -> float:
@@ -377,6 +310,9 @@ def _searched(
         there = _losses(problem, state.predictions + t * change, Majorize.NONE, theta)
         return float(there.values.sum()) + here.term.value(w + t * step)
 
+    if not is_convex and state.theta < 1.0 and not is_enough(values[0], value(1.0), 0.0, problem.n_rows):
+        state.x[here.inside] = w  # no part of such a step lets F fall; the majorants of most losses do
+        return state._replace(theta=min(max(RAISE * state.theta, LEAST_RAISED), 1.0)), None
     t, n_halved = halved(value, *values, problem.n_rows)
     is_stuck = t == 0.0 and state.majorize == Majorize.ALL
     state.x[here.inside] = w + t * step
@@ -389,7 +325,7 @@ def _searched(
     return state, there if n_halved == 0 else None
 
 
-def _predictions_on(problem: Problem, here: _WorkingSet, w: Vector) -> Vector:
+def _predictions_on(problem: Problem, here: WorkingColumns, w: Vector) -> Vector:
     """Return predictions with their offsets at a point that is 0 outside of a working set."""
     k, found = here.columns.size, np.array(problem.offsets)
     add_combination(here.rows, w[:k], found)

@@ -24,7 +24,7 @@ References
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
@@ -39,9 +39,10 @@ from finitesum.methods.subproblems.column_costs import (
     nanoseconds_of_pass,
 )
 from finitesum.methods.subproblems.column_faces import face_step
+from finitesum.methods.subproblems.extrapolation import extrapolated
 from finitesum.methods.subproblems.quadratic_models import minimise_model
-from finitesum.methods.subproblems.scaled_columns import MOST_WITH_ZEROS, ScaledColumns, n_counted
-from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, to_matrix, turned
+from finitesum.methods.subproblems.scaled_columns import ScaledColumns, entries_of, n_numbers, without_intercept
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, turned
 from finitesum.problems.term import ConvexTerm
 
 #: Passes of a round, the first of them over all coordinates, and how many of its last iterates are extrapolated.
@@ -84,13 +85,6 @@ CLOSE = 0.5
 
 #: Rounding errors of slopes, relative to what they are sums of.
 ROUNDING = 1e-15
-
-#: Numbers that count for a sparse column, as measured: with 5,000 of them models in arrays take a third of the time of
-#: compiling.
-OF_SPARSE = 200.0
-
-#: A curvature less than this part of the column's square is rounding errors of what the intercept leaves.
-HIDDEN = 1e-13
 
 
 class ColumnModel(NamedTuple):
@@ -163,28 +157,7 @@ def _descend(
     return PASSES
 
 
-def _n_numbers(columns: DenseRows | CSRRows, *_others: Any) -> float:
-    """Return the numbers of columns; of sparse ones at least what their calls cost."""
-    if isinstance(columns, DenseRows):
-        return n_counted(columns.values)
-    return max(float(columns.values.size), columns.n_rows * OF_SPARSE)
-
-
-def _n_with_zeros(columns: CSRRows) -> float:
-    return float(columns.n_rows) * columns.n_columns
-
-
-def _entries(columns: DenseRows | CSRRows) -> list[tuple[Any, Vector]]:
-    """Return the places in r and the values of each column: of few sparse ones with their zeros, and without places."""
-    if isinstance(columns, DenseRows):
-        return [(None, row) for row in columns.values]
-    if _n_with_zeros(columns) <= MOST_WITH_ZEROS:
-        return [(None, row) for row in to_matrix(columns).toarray()]
-    ends = itertools.pairwise(columns.starts.tolist())
-    return [(columns.columns[first:last], columns.values[first:last]) for first, last in ends]
-
-
-@array_form(_descend, _n_numbers, stands_in=True)
+@array_form(_descend, n_numbers, stands_in=True)
 def _descend_in_arrays(
     columns: DenseRows | CSRRows,
     figures: Matrix,
@@ -200,7 +173,7 @@ def _descend_in_arrays(
     intercept, n_kept, daxpy, at = shift.item(0), history.shape[0], blas.daxpy, w.tolist()
     sizes = np.divide(thresholds, curvatures, out=thresholds.copy(), where=curvatures > 0.0)
     parts = (part.tolist() for part in (slopes, curvatures, quadratic, sizes, lower, upper, means))
-    coordinates, found = list(zip(range(w.size), _entries(columns), *parts, strict=True)), PASSES
+    coordinates, found = list(zip(range(w.size), entries_of(columns), *parts, strict=True)), PASSES
     for k in range(PASSES):
         square, moves = 0.0, w != 0.0
         if k == 0:
@@ -246,14 +219,12 @@ def column_model(
 
     The gradient is that of F's smooth part. It, w and the term have the intercept's number at their end where there is one.
     """
-    intervals, curvatures = term.intervals, scaled.squares
+    intervals, k = term.intervals, scaled.squares.size
     if intervals is None:
         raise ValueError("term must have intervals")
-    k, has_intercept = curvatures.size, gradient.size > curvatures.size
+    has_intercept = gradient.size > k
     means = scaled.means if has_intercept else np.zeros(k)
-    if has_intercept and total > 0.0:
-        rest = curvatures - means * means / total
-        curvatures = np.where(rest > HIDDEN * curvatures, rest, 0.0)
+    curvatures = without_intercept(scaled, total) if has_intercept else scaled.squares
     gradient, quadratic = gradient / unit, term.quadratic[:k] / unit
     figures = np.empty((7, k))
     figures[0] = gradient[:k] - quadratic * w[:k]
@@ -273,16 +244,10 @@ def _value(model: ColumnModel, w: Vector, r: Vector, intercept: float) -> float:
 
 def _extrapolated(model: ColumnModel, start: Vector, history: Matrix) -> _Point | None:
     """Return the combination of iterates whose differences nearly cancel, with its r and intercept."""
-    differences = np.diff(history, axis=0)
-    products_of = differences @ differences.T
-    size = float(np.trace(products_of))
-    if not 0.0 < size < math.inf:
+    combination = extrapolated(history)
+    if combination is None:
         return None
-    products_of.flat[:: len(products_of) + 1] += 1e-12 * size
-    weights = np.linalg.solve(products_of, np.ones(len(products_of)))
-    if not abs(total := float(weights.sum())) > 0.0:
-        return None
-    w = np.clip((weights / total) @ history[1:], model.figures[4], model.figures[5])
+    w = np.clip(combination, model.figures[4], model.figures[5])
     r = np.zeros(model.columns.n_columns)
     add_combination(model.columns, w - start, r)
     return w, r, _intercept(model, w - start)

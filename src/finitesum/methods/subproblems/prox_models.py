@@ -1,0 +1,196 @@
+"""Quadratic models of many rows in some columns beside a separable penalty, minimised by coordinate descent.
+
+The model is that of `finitesum.methods.subproblems.column_models`, with sum_j r_j(v_j) in the place of thresholds and
+bounds, where all that is known of r_j is its prox. With slope g_j and curvature c_j at w_j it is least along a coordinate
+at
+
+    v_j = prox of r_j, with the step 1 / c_j, at w_j - g_j / c_j,
+
+of a penalty that is not convex, too [1]: no step raises the model, and where no coordinate moves the point is stationary. A
+pass over all coordinates is followed by passes over those that are not 0; after each round the last iterates are
+extrapolated, where that lowers the model [2].
+
+References
+----------
+.. [1] P. Breheny, J. Huang, "Coordinate descent algorithms for nonconvex penalized regression, with applications to
+   biological feature selection", Ann. Appl. Stat. 5 (2011).
+.. [2] Q. Bertrand, Q. Klopfenstein, P.-A. Bannier, G. Gidel, M. Massias, "Beyond L1: faster and better sparse models
+   with skglm", NeurIPS 2022.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import blas
+
+from finitesum.core.arrays import Matrix, Vector
+from finitesum.core.jit import array_form, kernel
+from finitesum.methods.subproblems.column_costs import nanoseconds_of_pass
+from finitesum.methods.subproblems.column_models import MEMORY, NEARER, PASSES, ROUNDING, SLOPE_ALONE, Minimiser
+from finitesum.methods.subproblems.extrapolation import extrapolated
+from finitesum.methods.subproblems.scaled_columns import ScaledColumns, entries_of, n_numbers, without_intercept
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products
+from finitesum.problems.term import ConvexTerm
+from finitesum.problems.term_penalties import Separable
+
+#: Rounds for a model, at most.
+MOST_ROUNDS = 30
+
+#: The step of a coordinate without curvature, times the unit: so long that the penalty alone says where it goes.
+LONG = 1e9
+
+
+class ProxModel(NamedTuple):
+    """A model in some columns."""
+
+    columns: DenseRows | CSRRows  # columns as rows, times the roots of the rows' curvatures
+    figures: Matrix  # (4, k): slope, curvature, step of the prox and m_j of each coordinate
+    intercept_slope: float  # sum_i p_i phi'_i
+    total: float  # the sum of curvatures, or 0 without an intercept
+    unit: float  # that the model was divided by
+    term: ConvexTerm  # of the coordinates and the intercept
+
+
+@kernel
+def _descend(
+    columns: DenseRows | CSRRows,
+    penalty: Separable,
+    figures: Matrix,
+    total: float,
+    w: Vector,
+    r: Vector,
+    shift: Vector,
+    history: Matrix,
+    tolerance: float,
+) -> int:
+    """Make a round of passes, and write the last iterates; end after a pass over all that changed slopes by the tolerance.
+
+    Return the passes, and 1 there; a negative number of them where the last one changed slopes by much less.
+    """
+    slopes, curvatures, steps, means = figures[0], figures[1], figures[2], figures[3]
+    n_kept = history.shape[0]
+    for k in range(PASSES):
+        square = 0.0
+        for j in range(w.size):
+            before, curvature = w[j], curvatures[j]
+            if before == 0.0 and (k > 0 or not curvature > 0.0):
+                continue
+            target = before
+            if curvature > 0.0:
+                target -= (slopes[j] + columns.dot(j, r) + shift[0] * means[j]) / curvature
+            target = penalty.prox_of(target, steps[j], j)
+            step = target - before
+            if step != 0.0:
+                w[j] = target
+                columns.add_to(j, step, r)
+                if total > 0.0:
+                    shift[0] -= step * means[j] / total
+                square += (curvature * step) ** 2
+        if k + n_kept >= PASSES:
+            history[k + n_kept - PASSES] = w
+        if k == 0 and square <= tolerance**2:
+            return 1
+        if square <= (NEARER * tolerance) ** 2:
+            return -k - 1
+    return PASSES
+
+
+@array_form(_descend, n_numbers, stands_in=True)
+def _descend_in_arrays(
+    columns: DenseRows | CSRRows,
+    penalty: Separable,
+    figures: Matrix,
+    total: float,
+    w: Vector,
+    r: Vector,
+    shift: Vector,
+    history: Matrix,
+    tolerance: float,
+) -> int:
+    """Do the same, but for coordinates that are 0 and not asked to move when a pass begins: it leaves them out."""
+    slopes, curvatures, steps, means = figures
+    intercept, n_kept, at, found = shift.item(0), history.shape[0], w.tolist(), PASSES
+    coordinates = list(zip(range(w.size), entries_of(columns), *(part.tolist() for part in figures), strict=True))
+    for k in range(PASSES):
+        square, moves = 0.0, w != 0.0
+        if k == 0:
+            asked = slopes + products(columns, r) + intercept * means
+            targets = np.divide(-asked, curvatures, out=np.zeros(w.size), where=curvatures > 0.0).tolist()
+            moves |= [penalty.prox_of(*to, j) != 0.0 for j, to in enumerate(zip(targets, steps.tolist(), strict=True))]
+        for j, (places, row), slope, curvature, length, mean in itertools.compress(coordinates, moves.tolist()):
+            target = before = at[j]
+            if curvature > 0.0:
+                target -= (slope + row.dot(r if places is None else r[places]) + intercept * mean) / curvature
+            step = (target := float(penalty.prox_of(target, length, j))) - before
+            if step != 0.0:
+                at[j] = target
+                if places is None:
+                    blas.daxpy(row, r, a=step)  # in place
+                else:
+                    r[places] += step * row
+                if total > 0.0:
+                    intercept -= step * mean / total
+                square += (curvature * step) ** 2
+        w[:] = at
+        if k + n_kept >= PASSES:
+            history[k + n_kept - PASSES] = w
+        if k == 0 and square <= tolerance**2:
+            found = 1
+            break
+        if square <= (NEARER * tolerance) ** 2:
+            found = -k - 1
+            break
+    shift[0] = intercept
+    return found
+
+
+def prox_model(
+    scaled: ScaledColumns, total: float, unit: float, gradient: Vector, w: Vector, term: ConvexTerm
+) -> ProxModel:
+    """Return the model at w, divided by a unit, of columns scaled with the roots of h / unit; total is the sum of h / unit.
+
+    The gradient is that of the mean loss. It, w and the term have the intercept's number at their end where there is one.
+    """
+    k, has_intercept = scaled.squares.size, gradient.size > scaled.squares.size
+    means = scaled.means if has_intercept else np.zeros(k)
+    curvatures = without_intercept(scaled, total) if has_intercept else scaled.squares
+    steps = np.divide(1.0, unit * curvatures, out=np.full(k, LONG / unit), where=curvatures > 0.0)
+    of_intercept = (float(gradient[k]) / unit, total) if has_intercept else (0.0, 0.0)
+    return ProxModel(scaled.columns, np.stack([gradient[:k] / unit, curvatures, steps, means]), *of_intercept, unit, term)
+
+
+def _value(model: ProxModel, start: Vector, w: Vector, r: Vector, intercept: float) -> float:
+    of_term = float(model.figures[0] @ (w - start)) + model.term.value(w) / model.unit
+    return of_term + 0.5 * float(r @ r) - 0.5 * intercept * intercept * model.total
+
+
+def _intercept(model: ProxModel, step: Vector) -> float:
+    return -(model.intercept_slope + float(model.figures[3] @ step)) / model.total if model.total > 0.0 else 0.0
+
+
+def minimised(model: ProxModel, start: Vector, tolerance: float) -> Minimiser:
+    """Return a stationary point of the model, with an optimality of at most the tolerance but for the intercept's."""
+    slopes, _, _, means = model.figures
+    w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
+    history, in_all, of_read = np.empty((MEMORY + 1, start.size)), 0.0, nanoseconds_of_pass(model.columns, start.size)
+    tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(slopes @ slopes)))
+    change, penalty = tolerance, model.term.penalty
+    for _ in range(MOST_ROUNDS):
+        found = _descend(model.columns, penalty, model.figures, model.total, w, r, shift, history, change)
+        of_pass = nanoseconds_of_pass(model.columns, int(np.count_nonzero(w)))
+        in_all += abs(found) * of_pass + SLOPE_ALONE * (of_read - of_pass)
+        if found == 1:
+            slope = model.unit * (slopes + products(model.columns, r) + float(shift[0]) * means)
+            left = model.term.optimality(w, slope) / model.unit
+            in_all += SLOPE_ALONE * of_read
+            if not left > tolerance:
+                break
+            change *= max(0.5 * tolerance / left, 0.01)
+        elif found == PASSES and (far := extrapolated(history)) is not None:
+            of_far = np.zeros(r.size)
+            add_combination(model.columns, far - start, of_far)
+            point = far, of_far, _intercept(model, far - start)
+            if _value(model, start, *point) < _value(model, start, w, r, float(shift[0])):
+                w, r, shift[0] = point
+    return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
