@@ -20,7 +20,8 @@ is minimised on it, w is optimal. F never rises.
 2. *Penalties that are not convex.* F may rise along all of a step to another hollow of the model, however short. The
    curvatures of all rows are at least theta times those of majorants then, and theta is raised after a step that did not
    let F fall, which is not taken, and lowered by others. W grows by few columns, so that large coefficients, which such
-   penalties do not shrink, explain what they can before others join; often that point has a lower F.
+   penalties do not shrink, explain what they can before others join; and with losses that grow on both sides of their
+   targets by columns that are stationary at 0 where a step along them alone would lead to a lower F, until there are none.
 3. *Passes.* Each read of all columns is a pass of gradients. A step on W is charged as two and as one of Hessians, by the
    fraction of the entries that W's columns have; as one of Hessians for each four reads of these columns that its model
    took, where they are more. A pass of this method goes on until some passes are charged.
@@ -31,7 +32,7 @@ references are those of `CoordinateDescent`.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from finitesum.evaluation.whole_arrays import Losses, losses_at
 from finitesum.losses.arrays import in_arrays
 from finitesum.methods.base import SumMethod
 from finitesum.methods.newton.subsampling import LEAST_TOL, require_members
-from finitesum.methods.newton.working_columns import WorkingColumns, combined, of_columns
+from finitesum.methods.newton.working_columns import WorkingColumns, combined, curvatures_of_columns, of_columns
 from finitesum.methods.parameters import CountOrAuto
 from finitesum.methods.subproblems import column_models, prox_models
 from finitesum.methods.subproblems.column_models import Minimiser
@@ -69,8 +70,8 @@ HIDDEN = 1e-15
 FIRST_THETA, LOWER, RAISE, LEAST_THETA = 0.1, 0.1, 10.0, 1e-9
 
 #: The same beside a penalty that is not convex: by what factor steps that let F fall lower theta, and what others raise it
-#: to, at least.
-LOWER_BESIDE, LEAST_RAISED = 0.3, 1e-3
+#: to, at least, and up to where.
+LOWER_BESIDE, LEAST_RAISED, MOST_THETA = 0.3, 1e-3, 1e6
 
 #: Newton's steps on a working set, at most.
 MOST_STEPS = 50
@@ -167,22 +168,30 @@ class CoordinateDescent(SumMethod):
                 if not state.optimality > state.tol or not math.isfinite(state.value):
                     return state
             while state.n_gradients < most:
+                known = known or _losses(problem, state.predictions, state.majorize, state.theta)
                 if state.is_read:
-                    columns = self._working_set(problem, state)
+                    if state.optimality <= state.tol and not _looks_for_hollows(problem):
+                        break
+                    columns = self._working_set(problem, state, known.curvatures)
                     is_same = columns.size == state.columns.size
-                    if state.optimality <= state.tol or (is_same and state.n_steps == MOST_STEPS):
+                    if is_same and (state.optimality <= state.tol or state.n_steps == MOST_STEPS):
                         break
                     before = state.before if is_same else math.inf
                     state = state._replace(columns=columns, is_read=False, n_steps=0, before=before)
-                known = known or _losses(problem, state.predictions, state.majorize, state.theta)
                 state, known = _stepped(problem, state, known)
             return state
 
-    def _working_set(self, problem: Problem, state: CoordinateDescentState) -> Indices:
-        """Return the working set with the columns that a proximal step would move most."""
+    def _working_set(self, problem: Problem, state: CoordinateDescentState, curvatures: Vector) -> Indices:
+        """Return the working set with the columns that a proximal step would move most, given the rows' curvatures.
+
+        Where hollows are looked for, a step along the coordinate alone may move one that is stationary at 0.
+        """
         n_columns = problem.rows.n_columns
         w = state.x[:n_columns]
         moved = np.abs(problem.term.mapping(state.x, state.gradient)[:n_columns])
+        if _looks_for_hollows(problem):
+            of_columns = curvatures_of_columns(problem, curvatures)
+            moved = np.maximum(moved, prox_models.pulls(cast(Separable, problem.penalty), w, state.gradient, of_columns))
         moved[w != 0.0] = np.inf  # all of them belong to it
         moved[state.columns] = 0.0
         new = np.flatnonzero(moved)
@@ -201,6 +210,15 @@ class CoordinateDescent(SumMethod):
     def estimate(self, problem: Problem, state: CoordinateDescentState) -> float:
         """Return the optimality, which is known exactly where all columns were read; NaN elsewhere."""
         return state.optimality if state.is_read else math.nan
+
+
+def _looks_for_hollows(problem: Problem) -> bool:
+    """Return whether columns that are stationary at 0 are taken where a step along them alone leads to a lower F.
+
+    That is beside a penalty that is not convex, with losses that grow on both sides of their target: of others F may fall
+    for ever where classes are separable, as they are with more columns than rows, and the point that is wanted lies before.
+    """
+    return not problem.term.is_convex and problem.loss.target_kind() in ("real", "positive")
 
 
 def _predictions(problem: Problem, w: Vector) -> Vector:
@@ -249,7 +267,7 @@ def _minimised(
     total, unit = (float(curvatures.size), float(curvatures[0])) if is_equal else (float(curvatures.sum()), 1.0)
     given, at = (columns, total, unit, gradient, w, here.term), w[: here.columns.size]
     if isinstance(here.term.penalty, Separable):
-        return prox_models.minimised(prox_models.prox_model(*given), at, accuracy)
+        return prox_models.minimised(prox_models.prox_model(*given), at, accuracy, is_exact=is_exact)
     return column_models.minimised(column_models.column_model(*given), at, accuracy, is_exact=is_exact)
 
 
@@ -268,7 +286,8 @@ def _stepped(
     enough = LEFT * state.optimality
     if state.optimality > tol:
         enough = max(enough, 0.5 * tol)
-    if optimality <= enough or state.n_steps == MOST_STEPS:  # changes have added up to rounding errors
+    is_near = optimality <= enough and (state.n_steps > 0 or not _looks_for_hollows(problem))
+    if is_near or state.n_steps == MOST_STEPS:  # changes have added up to rounding errors
         return _read(problem, state._replace(predictions=_predictions_on(problem, here, w), majorize=Majorize.NONE))
     accuracy = max(0.5 * enough if is_quadratic else OF_MODEL * optimality, 0.2 * enough)
     end = _minimised(here, known.curvatures, gradient, w, accuracy, is_exact=is_quadratic)
@@ -287,7 +306,8 @@ def _stepped(
     )
     if is_quadratic:  # the model is F
         return _read(problem, state._replace(predictions=_predictions_on(problem, here, w + step)))
-    return _searched(problem, here, state, (w, step), (before, min(predicted, 0.0)))
+    take = _searched if here.term.is_convex else _tried
+    return take(problem, here, state, (w, step), (before, min(predicted, 0.0)))
 
 
 def _searched(
@@ -301,8 +321,7 @@ def _searched(
 
     The state has n_steps and counts after the step, and the values are F at w and its predicted change.
     """
-    (w, step), there, is_convex = along, None, here.term.is_convex
-    theta = max((LOWER if is_convex else LOWER_BESIDE) * state.theta, LEAST_THETA)
+    (w, step), there, theta = along, None, max(LOWER * state.theta, LEAST_THETA)
     change = _predictions_on(problem, here, step) - problem.offsets
 
     def value(t: float) -> float:
@@ -310,9 +329,6 @@ def _searched(
         there = _losses(problem, state.predictions + t * change, Majorize.NONE, theta)
         return float(there.values.sum()) + here.term.value(w + t * step)
 
-    if not is_convex and state.theta < 1.0 and not is_enough(values[0], value(1.0), 0.0, problem.n_rows):
-        state.x[here.inside] = w  # no part of such a step lets F fall; the majorants of most losses do
-        return state._replace(theta=min(max(RAISE * state.theta, LEAST_RAISED), 1.0)), None
     t, n_halved = halved(value, *values, problem.n_rows)
     is_stuck = t == 0.0 and state.majorize == Majorize.ALL
     state.x[here.inside] = w + t * step
@@ -323,6 +339,26 @@ def _searched(
         theta=theta if n_halved == 0 else min(RAISE * state.theta, 1.0),
     )
     return state, there if n_halved == 0 else None
+
+
+def _tried(
+    problem: Problem,
+    here: WorkingColumns,
+    state: CoordinateDescentState,
+    along: tuple[Vector, Vector],
+    values: tuple[float, float],
+) -> tuple[CoordinateDescentState, Losses | None]:
+    """Do the same beside a penalty that is not convex: F may rise along all of a step, and then none is taken."""
+    (w, step), theta = along, max(LOWER_BESIDE * state.theta, LEAST_THETA)
+    at = state.predictions + (_predictions_on(problem, here, step) - problem.offsets)
+    there = _losses(problem, at, Majorize.NONE, theta)
+    after = float(there.values.sum()) + here.term.value(w + step)
+    if is_enough(values[0], after, values[1], problem.n_rows):
+        return state._replace(predictions=at, theta=theta), there
+    state.x[here.inside] = w
+    is_stuck = state.theta >= MOST_THETA
+    theta = max(RAISE * state.theta, LEAST_RAISED)
+    return state._replace(theta=theta, n_steps=MOST_STEPS if is_stuck else state.n_steps), None
 
 
 def _predictions_on(problem: Problem, here: WorkingColumns, w: Vector) -> Vector:

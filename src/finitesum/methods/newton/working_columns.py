@@ -7,7 +7,7 @@ import numpy as np
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.evaluation.row_products import combination
 from finitesum.evaluation.whole_arrays import LEAST_DENSITY
-from finitesum.methods.subproblems.scaled_columns import ScaledColumns
+from finitesum.methods.subproblems.scaled_columns import ScaledColumns, without_intercept
 from finitesum.problems.linear import Problem
 from finitesum.problems.memory import remembered_of_rows
 from finitesum.problems.rows import (
@@ -59,6 +59,18 @@ def combined(problem: Problem, slopes: Vector) -> Vector:
         return combination(problem, slopes)
     found = products(columns, slopes)
     return np.append(found, slopes.sum()) if problem.has_intercept else found
+
+
+def curvatures_of_columns(problem: Problem, curvatures: Vector) -> Vector:
+    """Return the curvature of the mean loss along each coefficient, given those of rows, where an intercept follows it."""
+    columns = _source(problem)
+    if isinstance(columns, CSRRows):
+        squares, means = products(columns._replace(values=columns.values**2), curvatures), products(columns, curvatures)
+    else:
+        squares, means = np.einsum("ij,ij,i->j", columns.values, columns.values, curvatures), curvatures @ columns.values
+    if not problem.has_intercept:
+        return squares
+    return without_intercept(squares, means, float(curvatures.sum()))
 
 
 def of_columns(problem: Problem, columns: Indices) -> WorkingColumns:

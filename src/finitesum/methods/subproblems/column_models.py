@@ -224,7 +224,7 @@ def column_model(
         raise ValueError("term must have intervals")
     has_intercept = gradient.size > k
     means = scaled.means if has_intercept else np.zeros(k)
-    curvatures = without_intercept(scaled, total) if has_intercept else scaled.squares
+    curvatures = without_intercept(scaled.squares, scaled.means, total) if has_intercept else scaled.squares
     gradient, quadratic = gradient / unit, term.quadratic[:k] / unit
     figures = np.empty((7, k))
     figures[0] = gradient[:k] - quadratic * w[:k]

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas
 
+from finitesum.constraints.projections import COORDINATE_NUMBERS
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.methods.subproblems.column_costs import nanoseconds_of_pass
@@ -34,8 +35,8 @@ from finitesum.problems.rows import CSRRows, DenseRows, add_combination, product
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import Separable
 
-#: Rounds for a model, at most.
-MOST_ROUNDS = 30
+#: Rounds for a model, at most: for one that is F itself, and for others, of which the next one is nearer to F.
+MOST_ROUNDS, ENOUGH_ROUNDS = 30, 8
 
 #: The step of a coordinate without curvature, times the unit: so long that the penalty alone says where it goes.
 LONG = 1e9
@@ -145,6 +146,28 @@ def _descend_in_arrays(
     return found
 
 
+@kernel
+def _pull(penalty: Separable, w: Vector, gradient: Vector, curvatures: Vector, out: Vector) -> None:
+    for j in range(out.size):
+        if w[j] == 0.0 and curvatures[j] > 0.0:
+            step = 1.0 / curvatures[j]
+            out[j] = curvatures[j] * abs(penalty.prox_of(-gradient[j] * step, step, j))
+
+
+@array_form(_pull, lambda penalty, w, *_: w.size * COORDINATE_NUMBERS)
+def _pull_in_arrays(penalty: Separable, w: Vector, gradient: Vector, curvatures: Vector, out: Vector) -> None:
+    for j in np.flatnonzero((w == 0.0) & (curvatures > 0.0) & (gradient[: w.size] != 0.0)).tolist():
+        step = 1.0 / curvatures.item(j)
+        out[j] = curvatures[j] * abs(penalty.prox_of(-gradient.item(j) * step, step, j))
+
+
+def pulls(penalty: Separable, w: Vector, gradient: Vector, curvatures: Vector) -> Vector:
+    """Return how far a step along it alone would move each coefficient that is 0, times its curvature."""
+    out = np.zeros(w.size)
+    _pull(penalty, w, gradient, curvatures, out)
+    return out
+
+
 def prox_model(
     scaled: ScaledColumns, total: float, unit: float, gradient: Vector, w: Vector, term: ConvexTerm
 ) -> ProxModel:
@@ -154,7 +177,7 @@ def prox_model(
     """
     k, has_intercept = scaled.squares.size, gradient.size > scaled.squares.size
     means = scaled.means if has_intercept else np.zeros(k)
-    curvatures = without_intercept(scaled, total) if has_intercept else scaled.squares
+    curvatures = without_intercept(scaled.squares, scaled.means, total) if has_intercept else scaled.squares
     steps = np.divide(1.0, unit * curvatures, out=np.full(k, LONG / unit), where=curvatures > 0.0)
     of_intercept = (float(gradient[k]) / unit, total) if has_intercept else (0.0, 0.0)
     return ProxModel(scaled.columns, np.stack([gradient[:k] / unit, curvatures, steps, means]), *of_intercept, unit, term)
@@ -169,14 +192,14 @@ def _intercept(model: ProxModel, step: Vector) -> float:
     return -(model.intercept_slope + float(model.figures[3] @ step)) / model.total if model.total > 0.0 else 0.0
 
 
-def minimised(model: ProxModel, start: Vector, tolerance: float) -> Minimiser:
+def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bool = False) -> Minimiser:
     """Return a stationary point of the model, with an optimality of at most the tolerance but for the intercept's."""
     slopes, _, _, means = model.figures
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
     history, in_all, of_read = np.empty((MEMORY + 1, start.size)), 0.0, nanoseconds_of_pass(model.columns, start.size)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(slopes @ slopes)))
     change, penalty = tolerance, model.term.penalty
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS if is_exact else ENOUGH_ROUNDS):
         found = _descend(model.columns, penalty, model.figures, model.total, w, r, shift, history, change)
         of_pass = nanoseconds_of_pass(model.columns, int(np.count_nonzero(w)))
         in_all += abs(found) * of_pass + SLOPE_ALONE * (of_read - of_pass)

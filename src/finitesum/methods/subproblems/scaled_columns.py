@@ -86,12 +86,12 @@ def scaled(columns: DenseRows | CSRRows, roots: Vector) -> ScaledColumns:
     return ScaledColumns(columns._replace(values=out), *sums)
 
 
-def without_intercept(scaled: ScaledColumns, total: float) -> Vector:
+def without_intercept(squares: Vector, means: Vector, total: float) -> Vector:
     """Return the curvatures of coordinates that an intercept follows: 0 where only rounding errors are left."""
     if not total > 0.0:
-        return scaled.squares
-    rest = scaled.squares - scaled.means * scaled.means / total
-    return np.where(rest > HIDDEN * scaled.squares, rest, 0.0)
+        return squares
+    rest = squares - means * means / total
+    return np.where(rest > HIDDEN * squares, rest, 0.0)
 
 
 def n_numbers(columns: DenseRows | CSRRows, *_others: Any) -> float:
