@@ -5,7 +5,8 @@ strong convexity. Only the rest goes through the prox. With no l1 part the prox 
 smooth one, to the last bit.
 
 A separable penalty is a NamedTuple with two methods, ``penalty_value(coordinate)`` and ``prox_at(coordinate, step)``, and
-all that a method with proximal steps needs. One that is not convex says so by a third, ``weak_convexity()``.
+all that a method with proximal steps needs. One that is not convex says so by a third, ``weak_convexity()``. Derivatives
+away from 0, ``slope_at(coordinate)`` and ``curvature_at(coordinate)``, let `coordinate-descent` take Newton's steps.
 
 ===============  =====================================================  ==============================================
 `ElasticNet`     l1 |w_j| + l2/2 w_j^2                                  convex
@@ -137,6 +138,14 @@ class MCP(NamedTuple):
             return coordinate
         return soft_threshold(coordinate, step * self.alpha) / (1.0 - step / self.gamma)
 
+    def slope_at(self, coordinate: float) -> float:
+        """Return the derivative at a coordinate other than 0."""
+        return math.copysign(max(self.alpha - abs(coordinate) / self.gamma, 0.0), coordinate)
+
+    def curvature_at(self, coordinate: float) -> float:
+        """Return the second derivative at a coordinate other than 0, where there is one."""
+        return -1.0 / self.gamma if abs(coordinate) < self.gamma * self.alpha else 0.0
+
     def weak_convexity(self) -> float:
         """Return the smallest c such that penalty + c/2 w^2 is convex."""
         return 1.0 / self.gamma
@@ -198,6 +207,15 @@ class SCAD(NamedTuple):
         if size <= gamma * alpha or inner_value <= 0.5 * (gamma + 1.0) * alpha * alpha:
             return inner if coordinate > 0.0 else -inner
         return coordinate
+
+    def slope_at(self, coordinate: float) -> float:
+        """Return the derivative at a coordinate other than 0."""
+        falling = max((self.gamma * self.alpha - abs(coordinate)) / (self.gamma - 1.0), 0.0)
+        return math.copysign(min(falling, self.alpha), coordinate)
+
+    def curvature_at(self, coordinate: float) -> float:
+        """Return the second derivative at a coordinate other than 0, where there is one."""
+        return -1.0 / (self.gamma - 1.0) if self.alpha < abs(coordinate) < self.gamma * self.alpha else 0.0
 
     def weak_convexity(self) -> float:
         """Return the smallest c such that penalty + c/2 w^2 is convex."""

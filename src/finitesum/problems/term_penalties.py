@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from finitesum.core.arrays import Flags, Indices, Vector
+from finitesum.core.arrays import Flags, Indices, Matrix, Vector
 from finitesum.core.jit import compilable
 from finitesum.problems.penalties import PENALTIES, ElasticNet, GroupLasso, Penalty, elastic_net, soft_threshold
 
@@ -112,6 +112,17 @@ class Separable(NamedTuple):
     def apply_prox(self, coefficients: Vector, step: float) -> None:
         for j in range(coefficients.size):
             coefficients[j] = self.prox_of(coefficients[j], step, j)
+
+    def has_derivatives(self) -> bool:
+        """Return whether base knows its derivatives away from 0."""
+        return hasattr(self.base, "slope_at") and hasattr(self.base, "curvature_at")
+
+    def derivatives(self, coefficients: Vector) -> Matrix:
+        """Return first and second derivatives at coefficients other than 0, shape (2, n_columns)."""
+        base: Any = self.base
+        at = (self.scale * coefficients).tolist()
+        found = np.array([[base.slope_at(number) for number in at], [base.curvature_at(number) for number in at]])
+        return found * self.weights * np.stack([self.scale, self.scale**2])
 
     def weak_convexity(self) -> float:
         """Return the smallest c such that penalty + c/2 ||w||^2 is convex, as far as base says it: 0 where it is convex."""

@@ -112,6 +112,34 @@ def test_no_coordinate_moves_where_it_ends_and_the_model_has_not_risen(name, has
         np.testing.assert_allclose(by_hand(stays, 1, has_intercept=has_intercept)[:K], end.w, atol=1e-9)
 
 
+@pytest.mark.parametrize("penalty", [MCP(0.3, 2.0), SCAD(0.2, 3.0)])
+def test_derivatives_of_penalties_are_those_of_their_values(penalty):
+    weights, scale = np.linspace(0.5, 2.0, 40), np.linspace(2.0, 0.7, 40)
+    known = as_penalty(penalty, 40, weights)._replace(scale=scale)
+    w, h = np.linspace(-1.5, 1.5, 40), 1e-5
+    values = [
+        [known.on_columns(np.array([j])).penalty_total(np.array([at]), 0.0) for j, at in enumerate(w + t)]
+        for t in (-h, 0, h)
+    ]
+    below, here, above = np.array(values)
+    slopes, curvatures = known.derivatives(w)
+    np.testing.assert_allclose(slopes, (above - below) / (2 * h), atol=1e-6)
+    np.testing.assert_allclose(curvatures, (above - 2 * here + below) / h**2, atol=1e-4)
+
+
+def test_newton_s_steps_end_where_passes_would_take_long(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 40)) + 3.0 * rng.standard_normal((120, 1))
+    y = X @ rng.standard_normal(40) + rng.standard_normal(120)
+    counts = {}
+    for is_allowed in (True, False):
+        if not is_allowed:
+            monkeypatch.setattr(prox_models, "_by_newton", lambda *_: None)
+        problem = Problem.linear(X, y, loss="squared", penalty=MCP(0.02), fit_intercept=True)
+        counts[is_allowed] = minimize(problem, method="coordinate-descent", tol=1e-10).n_hessian_passes
+    assert counts[True] < 0.5 * counts[False]
+
+
 def data(loss, form=np.asarray, *, n=80, d=160, noise=3.0, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)

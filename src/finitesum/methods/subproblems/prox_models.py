@@ -8,7 +8,8 @@ at
 
 of a penalty that is not convex, too [1]: no step raises the model, and where no coordinate moves the point is stationary. A
 pass over all coordinates is followed by passes over those that are not 0; after each round the last iterates are
-extrapolated, where that lowers the model [2].
+extrapolated, where that lowers the model [2]. Once rounds took as long as a Gram matrix of the coordinates that are not 0
+and a factor, a step of Newton's method in these is tried, where the penalty knows its derivatives.
 
 References
 ----------
@@ -22,21 +23,28 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
+from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve
 
 from finitesum.constraints.projections import COORDINATE_NUMBERS
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
-from finitesum.methods.subproblems.column_costs import nanoseconds_of_pass
+from finitesum.evaluation.hessian import gram_of
+from finitesum.methods.subproblems.column_costs import nanoseconds_of_face, nanoseconds_of_gram, nanoseconds_of_pass
 from finitesum.methods.subproblems.column_models import MEMORY, NEARER, PASSES, ROUNDING, SLOPE_ALONE, Minimiser
 from finitesum.methods.subproblems.extrapolation import extrapolated
 from finitesum.methods.subproblems.scaled_columns import ScaledColumns, entries_of, n_numbers, without_intercept
-from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products
+from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, turned
 from finitesum.problems.term import ConvexTerm
 from finitesum.problems.term_penalties import Separable
 
 #: Rounds for a model, at most: for one that is F itself, and for others, of which the next one is nearer to F.
 MOST_ROUNDS, ENOUGH_ROUNDS = 30, 8
+
+#: Nanoseconds of the calls of a step of Newton's method.
+OF_NEWTON = 2e5
+
+#: By which part of itself a singular matrix's diagonal is raised.
+RAISED = 1e-6
 
 #: The step of a coordinate without curvature, times the unit: so long that the penalty alone says where it goes.
 LONG = 1e9
@@ -192,13 +200,34 @@ def _intercept(model: ProxModel, step: Vector) -> float:
     return -(model.intercept_slope + float(model.figures[3] @ step)) / model.total if model.total > 0.0 else 0.0
 
 
+def _by_newton(model: ProxModel, w: Vector, r: Vector, shift: float) -> Vector | None:
+    """Return the end of a step of Newton's method in the coordinates that are not 0; None where it is no step down."""
+    free = np.flatnonzero((w != 0.0) & (model.figures[1] > 0.0))
+    columns, (slopes, _, _, means) = some_rows(model.columns, free), model.figures[:, free]
+    of_penalty = model.term.penalty.on_columns(free).derivatives(w[free]) / model.unit
+    matrix: Matrix = columns.values @ columns.values.T if isinstance(columns, DenseRows) else gram_of(turned(columns))
+    if model.total > 0.0:
+        matrix -= np.outer(means, means / model.total)
+    slope = slopes + products(columns, r) + shift * means + of_penalty[0]
+    end = w.copy()
+    convex = np.maximum(of_penalty[1], 0.0)  # that of a majorant, while signs stay
+    for curvatures in (of_penalty[1], convex, convex + RAISED * np.diagonal(matrix)):
+        try:
+            factor = cho_factor(matrix + np.diag(curvatures), lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            continue
+        end[free] = w[free] - cho_solve(factor, slope, check_finite=False)
+        return end if np.isfinite(end).all() else None
+    return None
+
+
 def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bool = False) -> Minimiser:
     """Return a stationary point of the model, with an optimality of at most the tolerance but for the intercept's."""
     slopes, _, _, means = model.figures
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
     history, in_all, of_read = np.empty((MEMORY + 1, start.size)), 0.0, nanoseconds_of_pass(model.columns, start.size)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(slopes @ slopes)))
-    change, penalty = tolerance, model.term.penalty
+    change, penalty, spent, of_gram = tolerance, model.term.penalty, 0.0, nanoseconds_of_gram(model.columns)
     for _ in range(MOST_ROUNDS if is_exact else ENOUGH_ROUNDS):
         found = _descend(model.columns, penalty, model.figures, model.total, w, r, shift, history, change)
         of_pass = nanoseconds_of_pass(model.columns, int(np.count_nonzero(w)))
@@ -210,10 +239,16 @@ def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bo
             if not left > tolerance:
                 break
             change *= max(0.5 * tolerance / left, 0.01)
-        elif found == PASSES and (far := extrapolated(history)) is not None:
-            of_far = np.zeros(r.size)
-            add_combination(model.columns, far - start, of_far)
-            point = far, of_far, _intercept(model, far - start)
-            if _value(model, start, *point) < _value(model, start, w, r, float(shift[0])):
-                w, r, shift[0] = point
+        elif found == PASSES:
+            of_newton = nanoseconds_of_face(of_gram, int(np.count_nonzero(w)), of_calls=OF_NEWTON)
+            far = None
+            if in_all - spent > of_newton and model.term.penalty.has_derivatives():
+                far, spent = _by_newton(model, w, r, float(shift[0])), in_all
+            far = extrapolated(history) if far is None else far
+            if far is not None:
+                of_far = np.zeros(r.size)
+                add_combination(model.columns, far - start, of_far)
+                point = far, of_far, _intercept(model, far - start)
+                if _value(model, start, *point) < _value(model, start, w, r, float(shift[0])):
+                    w, r, shift[0] = point
     return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
