@@ -160,7 +160,7 @@ FITS = {
     ),
 }
 
-SAYS["coordinate-descent"] = "coordinate-descent needs an elastic net"
+SAYS["coordinate-descent"] = "coordinate-descent needs a separable penalty"
 FITS["coordinate-descent"] = lambda constraint=None, **more: constraint in (None, "box")
 
 #: Methods that read all rows, in any order.

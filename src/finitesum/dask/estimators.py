@@ -363,7 +363,8 @@ class HuberRegressor(OnCollections, local.HuberRegressor):
 
         mean = sum_over_problems(lambda part: part.weights @ (part.targets - part.offsets), problem)
         spread = sum_over_problems(lambda part: part.weights @ (part.targets - part.offsets - mean) ** 2, problem)
-        self._search(math.sqrt(float(spread)) or 1.0, start, solve, slope_of, problem.rows.values.dtype)
+        size = math.sqrt(float(spread)) or 1.0
+        self._search(size, size if start is None else self.scale_, start, solve, slope_of, problem.rows.values.dtype)
 
 
 def _mean_square(problem: Problem, w: Any) -> float:

@@ -3,7 +3,8 @@
 With a free scale sigma > 0 Huber's joint estimate minimises the convex function G(w, b, sigma) of `HuberRegressor` [1].
 For a fixed sigma that is (2/sigma) times the mean Huber loss of threshold epsilon sigma with the penalty alpha sigma/2,
 plus sigma: a problem of `LinearRegressor`. What is left is one equation that rises with sigma, dG/dsigma = 1 - (1/S)
-sum_i s_i min((r_i/sigma)^2, epsilon^2) = 0, solved by a bracketed secant method with warm starts.
+sum_i s_i min((r_i/sigma)^2, epsilon^2) = 0, solved by a bracketed secant method with warm starts. With an l2 penalty, no
+set and not many columns it begins where Newton's method on G ends (`finitesum.estimators.huber_scale`), and has one turn.
 
 References
 ----------
@@ -17,11 +18,13 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from finitesum.core.arrays import Flags, Vector
 from finitesum.estimators.array_api import in_kind
 from finitesum.estimators.elsewhere import estimator
+from finitesum.estimators.huber_scale import MOST_COLUMNS, JointEstimate, joint_estimate
 from finitesum.estimators.inference import InferenceMixin
 from finitesum.estimators.regressors import LinearRegressorMixin, without_offset
 from finitesum.estimators.solvers import as_solver
@@ -142,19 +145,44 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
             ratios = np.asarray(X @ coef + intercept - y) / sigma
             return 1.0 - float(fractions @ np.minimum(ratios * ratios, self.epsilon**2))
 
-        self._search(spread, start, solve, slope_of, X.dtype)
+        at_once = self._at_once(X, y, fractions, start, spread)
+        first = spread if start is None else self.scale_
+        if at_once is not None and at_once.is_least:
+            start, first = at_once.coefficients, at_once.scale
+        self._search(spread, first, start, solve, slope_of, X.dtype)
+        if at_once is not None:
+            self.n_iter_ += at_once.n_steps
+            self.n_passes_ += at_once.n_steps + 1.0
+            self.n_hessian_passes_ += at_once.n_hessians
         tasks.end(lambda: {"coef_": self.coef_, "intercept_": self.intercept_})
+
+    def _at_once(self, X: Any, y: Vector, fractions: Vector, start: Vector | None, spread: float) -> JointEstimate | None:
+        """Return where Newton's method on coefficients and scale ends, None where a method or a term is asked for."""
+        own = self.constraint, self.bounds, self.penalty, self.penalty_weights, self.groups, self.callback
+        is_plain = self.solver == "auto" and all(option is None for option in own) and not self.verbose
+        is_known = isinstance(X, np.ndarray) or scipy.sparse.issparse(X)
+        if not is_plain or not is_known or X.shape[1] > MOST_COLUMNS:
+            return None
+        first = np.zeros(X.shape[1] + self.fit_intercept) if start is None else start
+        if start is None and self.fit_intercept:
+            first[-1] = float(fractions @ y)
+        settings: Any = {"alpha": self.alpha, "epsilon": self.epsilon, "has_intercept": bool(self.fit_intercept)}
+        limits: Any = {"tol": 0.25 * self.tol, "least_scale": spread * SMALLEST_SCALE, "most_steps": self.max_iter}
+        with np.errstate(all="ignore"):  # what is not finite is no step
+            begun = first, spread if start is None else self.scale_
+            return joint_estimate(X.astype(np.float64, copy=False), y, fractions, begun, **settings, **limits)
 
     def _search(
         self,
         spread: float,
+        first: float,
         start: Vector | None,
         solve: Callable[[float, Vector | None], Result],
         slope_of: Callable[[float, Result], float],
         dtype: Any,
     ) -> None:
-        """Find the scale, and set what is known of the runs, given the spread of the targets and a run at a scale."""
-        search = _ScaleSearch(spread, first=spread if start is None else self.scale_)
+        """Find the scale, and set what is known of the runs, given the targets' spread, a first scale and a run at one."""
+        search = _ScaleSearch(spread, first)
         tried: list[Result] = []
         while True:
             sigma = search.scale
@@ -215,8 +243,9 @@ class _ScaleSearch:
             before, other = self._tried[-2]
             proposal = here - slope * (here - before) / (slope - other) if slope != other else math.nan
             if self._low < proposal < self._high:
-                return proposal
+                return min(proposal, here + 1.0) if math.isinf(self._high) else proposal
         if math.isinf(self._high):
             return here + 1.0
-        # towards the smallest scale by factors, not at once
-        return max(0.5 * (self._low + self._high), self._high - 2.0)
+        if all(slope > 0.0 for _, slope in self._tried):  # towards the smallest scale by factors, not at once
+            return max(self._low, self._high - 2.0)
+        return 0.5 * (self._low + self._high)
