@@ -54,7 +54,7 @@ def minimisers_of(quadratic: Quadratic, family: Family, strengths: Vector, tol: 
     points = None
     if unit.is_smooth:
         points = _ridges(quadratic, quadratics)
-    elif not unit.is_constrained and d > FEW_DESCENDED:
+    elif not unit.is_constrained:
         points = _nets(quadratic, family, strengths, tol)
     is_begun = points is not None
     points = np.zeros((strengths.size, d)) if points is None else points
@@ -70,7 +70,7 @@ def _nets(quadratic: Quadratic, family: Family, strengths: Vector, tol: float) -
     """Return the minimisers with l1 penalties: by descent as long as it finds their signs, then by following their path."""
     unit, right, m = family.unit, quadratic.right, strengths.size
     points, n_solved = np.zeros((m, right.size)), 0
-    while n_solved < m:
+    while n_solved < m and right.size > FEW_DESCENDED:
         start, rest = points[max(n_solved - 1, 0)], strengths[n_solved:]
         points[n_solved:], n_more = minimisers(quadratic.gram, right, rest, unit.quadratic, unit.thresholds, tol, start)
         n_solved += n_more
