@@ -283,7 +283,7 @@ def test_coordinate_descent_ends_at_the_same_minimum(more, rows, intercept, monk
 
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("rows", ["dense", "csr", "long csr"])
-@pytest.mark.parametrize("penalty", [MCP(0.1), SCAD(0.05)])
+@pytest.mark.parametrize("penalty", [MCP(0.1), SCAD(0.2)])
 def test_coordinate_descent_by_a_prox_takes_the_same_steps(penalty, rows, intercept, monkeypatch):
     if rows == "long csr":
         monkeypatch.setattr("finitesum.methods.subproblems.scaled_columns.MOST_WITH_ZEROS", 0.0)
@@ -298,6 +298,25 @@ def test_coordinate_descent_by_a_prox_takes_the_same_steps(penalty, rows, interc
             wanted = minimize(problem, method="coordinate-descent", tol=1e-10)
         assert found.success
         np.testing.assert_allclose(found.x, wanted.x, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.4])
+def test_coordinate_descent_by_groups_ends_at_the_same_minimum(l1_ratio, form, intercept):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 150)) * (rng.random((60, 150)) < 0.4)
+    y = rng.standard_normal(60) + X[:, :10].sum(axis=1)
+    labels = rng.integers(0, 40, 150)
+    for loss, targets in (("logistic", y > 0), ("squared", y)):
+        own = {"alpha": 0.02, "l1_ratio": l1_ratio, "groups": labels}
+        problem = Problem.linear(form(X), targets, loss=loss, fit_intercept=intercept, **own)
+        found = minimize(problem, method="coordinate-descent", tol=1e-10)
+        with as_python():
+            wanted = minimize(problem, method="coordinate-descent", tol=1e-10)
+        assert found.success
+        np.testing.assert_allclose(found.fun, wanted.fun, rtol=1e-12)
+        np.testing.assert_allclose(found.x, wanted.x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("constraint", [None, constraints.L1Ball(1.0), constraints.Box(-0.1, 0.1)])

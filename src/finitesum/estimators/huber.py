@@ -159,7 +159,7 @@ bounds, random_state, verbose, warm_start, n_threads, callback, measure_every
     def _at_once(self, X: Any, y: Vector, fractions: Vector, start: Vector | None, spread: float) -> JointEstimate | None:
         """Return where Newton's method on coefficients and scale ends, None where a method or a term is asked for."""
         own = self.constraint, self.bounds, self.penalty, self.penalty_weights, self.groups, self.callback
-        is_plain = self.solver == "auto" and all(option is None for option in own) and not self.verbose
+        is_plain = self.solver == "auto" and all(option is None for option in own)
         is_known = isinstance(X, np.ndarray) or scipy.sparse.issparse(X)
         if not is_plain or not is_known or X.shape[1] > MOST_COLUMNS:
             return None

@@ -130,6 +130,8 @@ def _penalty_in_arrays(term: CompiledTerm, w: Vector) -> float:
     if isinstance(penalty, ElasticNet | WeightedElasticNet):
         weights, sizes = getattr(penalty, "weights", 1.0), getattr(penalty, "scale", 1.0) * np.abs(blocks)
         return float((weights * (penalty.l1 * sizes + 0.5 * penalty.l2 * sizes * sizes)).sum())
+    if isinstance(penalty, Separable):
+        return sum(penalty.total_beside_zeros(block) for block in blocks)
     total_of = group_total if isinstance(penalty, Groups) else type(penalty).penalty_total
     total = 0.0
     for block in blocks:

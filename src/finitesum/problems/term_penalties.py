@@ -113,6 +113,21 @@ class Separable(NamedTuple):
         for j in range(coefficients.size):
             coefficients[j] = self.prox_of(coefficients[j], step, j)
 
+    def total_beside_zeros(self, coefficients: Vector) -> float:
+        """Return what `penalty_total` does, by one visit to all coefficients that are 0."""
+        some = np.flatnonzero(coefficients)
+        beside = (
+            float(self.weights.sum() - self.weights[some].sum()) * self.base.penalty_value(0.0)
+            if some.size < coefficients.size
+            else 0.0
+        )
+        values = [self.base.penalty_value(number) for number in (self.scale * coefficients)[some].tolist()]
+        return float(self.weights[some] @ np.array(values, dtype=np.float64)) + beside
+
+    def size_of_parts(self) -> float:
+        """Return 1: each coordinate is a part by itself."""
+        return 1.0
+
     def has_derivatives(self) -> bool:
         """Return whether base knows its derivatives away from 0."""
         return hasattr(self.base, "slope_at") and hasattr(self.base, "curvature_at")
@@ -247,6 +262,14 @@ class Groups(NamedTuple):
         sizes = self.sums(found >= 0).astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])]).astype(np.int64)
         return groups_of(self.l1, self.strengths[sizes > 0], found[found >= 0], starts)
+
+    def has_derivatives(self) -> bool:
+        """Return True: away from 0 there are derivatives."""
+        return True
+
+    def size_of_parts(self) -> float:
+        """Return how many coordinates a group has, on average."""
+        return self.members.size / max(self.strengths.size, 1)
 
     def over_outputs(self, n_outputs: int, dim: int) -> "Groups":
         """Return the groups of an iterate of n_outputs blocks of length dim, sqrt(n_outputs) times as strong."""

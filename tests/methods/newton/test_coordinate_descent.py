@@ -96,7 +96,7 @@ def test_two_runs_that_extend_the_same_columns_at_once_have_memories_of_their_ow
 
 @pytest.mark.parametrize("constraint", [L1Ball(1.0), Simplex(1.0)])
 def test_sets_that_couple_coordinates_are_refused(constraint):
-    with pytest.raises(ValueError, match="coordinate-descent needs a separable penalty, a box or signs"):
+    with pytest.raises(ValueError, match="coordinate-descent needs a separable penalty, groups, a box or signs"):
         minimize(wide(constraint=constraint), method="coordinate-descent")
 
 

@@ -1,19 +1,19 @@
 """Newton's method on working sets of columns, with models that are minimised by coordinate descent: for sparse solutions.
 
-With an l1 penalty, MCP, SCAD or bounds at 0 most coefficients are 0 at the minimum, and a column whose coefficient stays 0
-plays no part. At w a pass over the data gives the gradient g of the smooth part of F. The working set W grows by the
-columns that a proximal step would move most [1, 2]: at most as many new ones as there are coefficients other than 0, as
-rows, which bound the coefficients of a solution, or as a quarter of the columns. F is then minimised in W by proximal
-Newton steps,
+With an l1 penalty, groups, MCP, SCAD or bounds at 0 most coefficients are 0 at the minimum, and a column whose coefficient
+stays 0 plays no part. At w a pass over the data gives the gradient g of the smooth part of F. The working set W grows by
+the columns that a proximal step would move most [1, 2]: at most as many new ones as there are coefficients other than 0, as
+rows, which bound the coefficients of a solution, or as a quarter of the columns; of groups, which are whole, as
+coefficients. F is then minimised in W by proximal Newton steps,
 
     z = argmin_v q(v),    w+ = w + t (z - w)    [3],
 
 with q the model of F at w in the columns of W (`finitesum.methods.subproblems.column_models`; `prox_models` there for
-penalties of which the prox is all that is known), minimised by coordinate descent to a tenth of the optimality on W; t = 1,
-or halved until F falls. Of the squared loss the model is F itself.
-Columns of W are copied once. Predictions are kept, so that a step on W reads its columns alone. Once a tenth of the
-optimality is left on W, all columns are read again. Where W has all columns that violate the optimality conditions, and F
-is minimised on it, w is optimal. F never rises.
+groups, and penalties of which the prox is all that is known), minimised by coordinate descent to a tenth of the optimality
+on W; t = 1, or halved until F falls. Of the squared loss the model is F itself. Columns of W are copied once. Predictions
+are kept, so that a step on W reads its columns alone. Once a tenth of the optimality is left on W, all columns are read
+again. Where W has all columns that violate the optimality conditions, and F is minimised on it, w is optimal. F never
+rises.
 
 1. *Curvature.* Rows on a linear piece of their loss have theta times that of its majorant, as in
    `finitesum.methods.newton.newton`; all rows have the majorant's after a step that was halved twice.
@@ -52,7 +52,7 @@ from finitesum.methods.subproblems.line_search import halved, is_enough
 from finitesum.methods.subproblems.scaled_columns import scaled
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import add_combination, n_entries, products
-from finitesum.problems.term_penalties import Separable
+from finitesum.problems.term_penalties import Groups, Separable
 
 #: New columns in a working set, at least, and which part of all: a round of passes over them takes a few over all.
 FEWEST_NEW, PART_NEW = 100, 4
@@ -72,6 +72,9 @@ FIRST_THETA, LOWER, RAISE, LEAST_THETA = 0.1, 0.1, 10.0, 1e-9
 #: The same beside a penalty that is not convex: by what factor steps that let F fall lower theta, and what others raise it
 #: to, at least, and up to where.
 LOWER_BESIDE, LEAST_RAISED, MOST_THETA = 0.3, 1e-3, 1e6
+
+#: A step of the prox that moves a point of the penalty's domain by less than a part of its size.
+TINY_STEP, FAR_MOVED = 1e-12, 1e-6
 
 #: Newton's steps on a working set, at most.
 MOST_STEPS = 50
@@ -109,7 +112,8 @@ class CoordinateDescent(SumMethod):
     Parameters
     ----------
     first_columns : int >= 1 or "auto"
-        Columns of the first working set; "auto" is max(100, n, d / 4).
+        Columns of the first working set; "auto" is max(100, n, d / 4), with groups 100, beside penalties that are not
+        convex 10.
 
     Examples
     --------
@@ -129,7 +133,7 @@ class CoordinateDescent(SumMethod):
 
     first_columns: CountOrAuto = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "prox", "nonconvex"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "prox", "nonconvex", "groups"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 20
 
@@ -137,10 +141,12 @@ class CoordinateDescent(SumMethod):
     def refusal(problem: Problem) -> str:
         """Return what is missing where coordinates have no intervals of their own."""
         intervals = problem.term.intervals
-        if isinstance(problem.penalty, Separable):
+        if isinstance(problem.penalty, Separable | Groups):
             return ""
         if intervals is None or intervals.sizes.size:
-            return "coordinate-descent needs a separable penalty, a box or signs: coordinates alone move nowhere else."
+            return (
+                "coordinate-descent needs a separable penalty, groups, a box or signs: coordinates alone move nowhere else."
+            )
         return ""
 
     def init(self, problem: Problem, x0: Vector, tol: float = 0.0) -> CoordinateDescentState:
@@ -164,10 +170,11 @@ class CoordinateDescent(SumMethod):
         with np.errstate(all="ignore"):  # a step that is too long shows in F
             most, known = state.n_gradients + SOME_PASSES * problem.n_components, None
             if math.isnan(state.optimality):
+                state = state._replace(x=_in_domain(problem, state.x))
                 state, known = _read(problem, state._replace(predictions=_predictions(problem, state.x)))
                 if not state.optimality > state.tol or not math.isfinite(state.value):
                     return state
-            while state.n_gradients < most:
+            while state.n_gradients < most or _may_have_hollows(problem, state):
                 known = known or _losses(problem, state.predictions, state.majorize, state.theta)
                 if state.is_read:
                     if state.optimality <= state.tol and not _looks_for_hollows(problem):
@@ -196,9 +203,13 @@ class CoordinateDescent(SumMethod):
         moved[state.columns] = 0.0
         new = np.flatnonzero(moved)
         usual = max(FEWEST_NEW, n_columns // PART_NEW, problem.n_rows) if problem.term.is_convex else FEW_NEW
+        if isinstance(problem.penalty, Groups):  # whose passes take longer
+            usual = FEWEST_NEW
         most = max(usual if self.first_columns == "auto" else int(self.first_columns), int(np.count_nonzero(w)))
         if new.size > (most := most + int(np.isinf(moved[new]).sum())):
             new = np.sort(new[np.argpartition(moved[new], new.size - most)[new.size - most :]])
+        if isinstance(problem.penalty, Groups):
+            new = np.setdiff1d(problem.penalty.whole(new), state.columns)
         return np.concatenate([state.columns, new])
 
     def exact_measures(self, problem: Problem, state: CoordinateDescentState) -> Measures | None:
@@ -219,6 +230,19 @@ def _looks_for_hollows(problem: Problem) -> bool:
     for ever where classes are separable, as they are with more columns than rows, and the point that is wanted lies before.
     """
     return not problem.term.is_convex and problem.loss.target_kind() in ("real", "positive")
+
+
+def _may_have_hollows(problem: Problem, state: CoordinateDescentState) -> bool:
+    """Return whether a run would end here, and columns are to be looked for that lead lower from 0."""
+    return state.is_read and state.optimality <= state.tol and _looks_for_hollows(problem)
+
+
+def _in_domain(problem: Problem, w: Vector) -> Vector:
+    """Return the point, or the nearest one where a separable penalty is finite: a tiny step of the prox moves it far."""
+    if not isinstance(problem.penalty, Separable):
+        return w
+    nearest = problem.term.prox(w, TINY_STEP)
+    return nearest if (np.abs(nearest - w) > FAR_MOVED * np.maximum(np.abs(w), 1.0)).any() else w
 
 
 def _predictions(problem: Problem, w: Vector) -> Vector:
@@ -266,7 +290,7 @@ def _minimised(
     columns = here.unscaled if is_equal else scaled(here.rows, np.sqrt(curvatures))
     total, unit = (float(curvatures.size), float(curvatures[0])) if is_equal else (float(curvatures.sum()), 1.0)
     given, at = (columns, total, unit, gradient, w, here.term), w[: here.columns.size]
-    if isinstance(here.term.penalty, Separable):
+    if isinstance(here.term.penalty, Separable | Groups):
         return prox_models.minimised(prox_models.prox_model(*given), at, accuracy, is_exact=is_exact)
     return column_models.minimised(column_models.column_model(*given), at, accuracy, is_exact=is_exact)
 

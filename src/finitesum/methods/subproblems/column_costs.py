@@ -28,8 +28,8 @@ def nanoseconds_of_gram(columns: DenseRows | CSRRows) -> float:
     return OF_PAIR * float(counts @ counts) / max(columns.n_rows, 1) ** 2
 
 
-def nanoseconds_of_face(of_gram: float, n_free: int, of_calls: float = OF_CALLS) -> float:
+def nanoseconds_of_face(of_gram: float, n_free: int, of_calls: float | None = None) -> float:
     """Return about what the minimiser over free coordinates takes: their Gram matrix and its factor."""
     if n_free > MOST_OF_GRAM:
         return math.inf
-    return of_calls + n_free * (of_gram * n_free + 2.0 * n_free + 0.02 * n_free**2)
+    return (OF_CALLS if of_calls is None else of_calls) + n_free * (of_gram * n_free + 2.0 * n_free + 0.02 * n_free**2)

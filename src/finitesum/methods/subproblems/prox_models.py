@@ -1,4 +1,4 @@
-"""Quadratic models of many rows in some columns beside a separable penalty, minimised by coordinate descent.
+"""Quadratic models of many rows in some columns beside a separable penalty, or groups, minimised by coordinate descent.
 
 The model is that of `finitesum.methods.subproblems.column_models`, with sum_j r_j(v_j) in the place of thresholds and
 bounds, where all that is known of r_j is its prox. With slope g_j and curvature c_j at w_j it is least along a coordinate
@@ -9,7 +9,8 @@ at
 of a penalty that is not convex, too [1]: no step raises the model, and where no coordinate moves the point is stationary. A
 pass over all coordinates is followed by passes over those that are not 0; after each round the last iterates are
 extrapolated, where that lowers the model [2]. Once rounds took as long as a Gram matrix of the coordinates that are not 0
-and a factor, a step of Newton's method in these is tried, where the penalty knows its derivatives.
+and a factor, a step of Newton's method in these is tried, where the penalty knows its derivatives. Groups have passes of
+their own (`finitesum.methods.subproblems.group_descent`).
 
 References
 ----------
@@ -20,6 +21,7 @@ References
 """
 
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -29,19 +31,25 @@ from finitesum.constraints.projections import COORDINATE_NUMBERS
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.evaluation.hessian import gram_of
+from finitesum.methods.subproblems import group_descent
 from finitesum.methods.subproblems.column_costs import nanoseconds_of_face, nanoseconds_of_gram, nanoseconds_of_pass
-from finitesum.methods.subproblems.column_models import MEMORY, NEARER, PASSES, ROUNDING, SLOPE_ALONE, Minimiser
+from finitesum.methods.subproblems.column_models import CLOSE, MEMORY, NEARER, PASSES, ROUNDING, SLOPE_ALONE, Minimiser
 from finitesum.methods.subproblems.extrapolation import extrapolated
+from finitesum.methods.subproblems.group_descent import curvatures_of_groups
+from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.methods.subproblems.scaled_columns import ScaledColumns, entries_of, n_numbers, without_intercept
 from finitesum.problems.rows import CSRRows, DenseRows, add_combination, products, some_rows, turned
 from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_penalties import Separable
+from finitesum.problems.term_penalties import Groups, Separable
 
 #: Rounds for a model, at most: for one that is F itself, and for others, of which the next one is nearer to F.
 MOST_ROUNDS, ENOUGH_ROUNDS = 30, 8
 
-#: Nanoseconds of the calls of a step of Newton's method.
-OF_NEWTON = 2e5
+#: Nanoseconds of the calls of a step of Newton's method, and of a visit to a coordinate, or a group, where no kernel runs.
+OF_NEWTON, OF_VISIT = 2e5, 1e4
+
+#: How many times as long as rounds took so far these may take after the last one.
+AT_LAST = 5.0
 
 #: By which part of itself a singular matrix's diagonal is raised.
 RAISED = 1e-6
@@ -83,7 +91,7 @@ def _descend(
         square = 0.0
         for j in range(w.size):
             before, curvature = w[j], curvatures[j]
-            if before == 0.0 and (k > 0 or not curvature > 0.0):
+            if before == 0.0 and k > 0:
                 continue
             target = before
             if curvature > 0.0:
@@ -126,7 +134,8 @@ def _descend_in_arrays(
         if k == 0:
             asked = slopes + products(columns, r) + intercept * means
             targets = np.divide(-asked, curvatures, out=np.zeros(w.size), where=curvatures > 0.0).tolist()
-            moves |= [penalty.prox_of(*to, j) != 0.0 for j, to in enumerate(zip(targets, steps.tolist(), strict=True))]
+            ends = [penalty.prox_of(*to, j) for j, to in enumerate(zip(targets, steps.tolist(), strict=True))]
+            moves |= np.array(ends, dtype=np.float64) != 0.0
         for j, (places, row), slope, curvature, length, mean in itertools.compress(coordinates, moves.tolist()):
             target = before = at[j]
             if curvature > 0.0:
@@ -185,7 +194,10 @@ def prox_model(
     """
     k, has_intercept = scaled.squares.size, gradient.size > scaled.squares.size
     means = scaled.means if has_intercept else np.zeros(k)
-    curvatures = without_intercept(scaled.squares, scaled.means, total) if has_intercept else scaled.squares
+    if isinstance(term.penalty, Groups):
+        curvatures = curvatures_of_groups(scaled.columns, means, total if has_intercept else 0.0, term.penalty)
+    else:
+        curvatures = without_intercept(scaled.squares, scaled.means, total) if has_intercept else scaled.squares
     steps = np.divide(1.0, unit * curvatures, out=np.full(k, LONG / unit), where=curvatures > 0.0)
     of_intercept = (float(gradient[k]) / unit, total) if has_intercept else (0.0, 0.0)
     return ProxModel(scaled.columns, np.stack([gradient[:k] / unit, curvatures, steps, means]), *of_intercept, unit, term)
@@ -204,21 +216,39 @@ def _by_newton(model: ProxModel, w: Vector, r: Vector, shift: float) -> Vector |
     """Return the end of a step of Newton's method in the coordinates that are not 0; None where it is no step down."""
     free = np.flatnonzero((w != 0.0) & (model.figures[1] > 0.0))
     columns, (slopes, _, _, means) = some_rows(model.columns, free), model.figures[:, free]
-    of_penalty = model.term.penalty.on_columns(free).derivatives(w[free]) / model.unit
+    penalty, at = model.term.penalty.on_columns(free), w[free]
     matrix: Matrix = columns.values @ columns.values.T if isinstance(columns, DenseRows) else gram_of(turned(columns))
     if model.total > 0.0:
         matrix -= np.outer(means, means / model.total)
-    slope = slopes + products(columns, r) + shift * means + of_penalty[0]
-    end = w.copy()
-    convex = np.maximum(of_penalty[1], 0.0)  # that of a majorant, while signs stay
-    for curvatures in (of_penalty[1], convex, convex + RAISED * np.diagonal(matrix)):
+    of_penalty, curvatures = penalty.derivatives(at) / model.unit
+    slope = slopes + products(columns, r) + shift * means + of_penalty
+    end, convex = w.copy(), np.maximum(curvatures, 0.0)  # that of a majorant, while signs stay
+    raised = convex + RAISED * np.diagonal(matrix)
+    for added in (curvatures, convex, raised) if curvatures.any() else (convex, raised):
         try:
-            factor = cho_factor(matrix + np.diag(curvatures), lower=True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(matrix + np.diag(added), lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             continue
-        end[free] = w[free] - cho_solve(factor, slope, check_finite=False)
+        end[free] = at - cho_solve(factor, slope, check_finite=False)
         return end if np.isfinite(end).all() else None
     return None
+
+
+def _by_gram(model: ProxModel, w: Vector, r: Vector, shift: float, tolerance: float) -> Vector:
+    """Return the minimiser in the groups that are not 0, the others as they are."""
+    groups = model.term.penalty
+    free = groups.members[(groups.sums(w[groups.members] != 0.0) > 0.0)[groups.of_member]]
+    free = np.sort(free[model.figures[1, free] > 0.0])
+    columns, (slopes, _, _, means) = some_rows(model.columns, free), model.figures[:, free]
+    hessian: Matrix = columns.values @ columns.values.T if isinstance(columns, DenseRows) else gram_of(turned(columns))
+    right, at = slopes + products(columns, r) + shift * means, w[free]
+    if model.total > 0.0:
+        hessian = np.block([[hessian, means[:, None]], [means[None, :], np.array([[model.total]])]])
+        right, at = np.append(right, 0.0), np.append(at, 0.0)  # the intercept is where its slope is 0
+    near = CLOSE * model.unit * tolerance / math.sqrt(w.size)
+    end = w.copy()
+    end[free] = minimise_model(model.term.on_columns(free), model.unit * hessian, model.unit * right, at, near)[: free.size]
+    return end
 
 
 def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bool = False) -> Minimiser:
@@ -227,11 +257,14 @@ def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bo
     w, r, shift = start.copy(), np.zeros(model.columns.n_columns), np.array([_intercept(model, np.zeros(start.size))])
     history, in_all, of_read = np.empty((MEMORY + 1, start.size)), 0.0, nanoseconds_of_pass(model.columns, start.size)
     tolerance = max(tolerance / model.unit, ROUNDING * float(np.sqrt(slopes @ slopes)))
+    descend = group_descent.descend if isinstance(model.term.penalty, Groups) else _descend
     change, penalty, spent, of_gram = tolerance, model.term.penalty, 0.0, nanoseconds_of_gram(model.columns)
-    for _ in range(MOST_ROUNDS if is_exact else ENOUGH_ROUNDS):
-        found = _descend(model.columns, penalty, model.figures, model.total, w, r, shift, history, change)
-        of_pass = nanoseconds_of_pass(model.columns, int(np.count_nonzero(w)))
+    most = MOST_ROUNDS if is_exact else ENOUGH_ROUNDS
+    for n_rounds in range(1, most + 1):
+        found = descend(model.columns, penalty, model.figures, model.total, w, r, shift, history, change)
+        of_pass = nanoseconds_of_pass(model.columns, n_free := int(np.count_nonzero(w)))
         in_all += abs(found) * of_pass + SLOPE_ALONE * (of_read - of_pass)
+        spent += abs(found) * (of_pass + OF_VISIT * n_free / penalty.size_of_parts())
         if found == 1:
             slope = model.unit * (slopes + products(model.columns, r) + float(shift[0]) * means)
             left = model.term.optimality(w, slope) / model.unit
@@ -240,10 +273,14 @@ def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bo
                 break
             change *= max(0.5 * tolerance / left, 0.01)
         elif found == PASSES:
-            of_newton = nanoseconds_of_face(of_gram, int(np.count_nonzero(w)), of_calls=OF_NEWTON)
             far = None
-            if in_all - spent > of_newton and model.term.penalty.has_derivatives():
-                far, spent = _by_newton(model, w, r, float(shift[0])), in_all
+            if (AT_LAST if n_rounds == most else 1.0) * spent > nanoseconds_of_face(
+                of_gram, n_free, of_calls=OF_NEWTON
+            ) and penalty.has_derivatives():
+                if isinstance(penalty, Groups):
+                    far, spent = _by_gram(model, w, r, float(shift[0]), tolerance), 0.0
+                else:
+                    far, spent = _by_newton(model, w, r, float(shift[0])), 0.0
             far = extrapolated(history) if far is None else far
             if far is not None:
                 of_far = np.zeros(r.size)
