@@ -269,7 +269,7 @@ class Groups(NamedTuple):
 
     def size_of_parts(self) -> float:
         """Return how many coordinates a group has, on average."""
-        return self.members.size / max(self.strengths.size, 1)
+        return max(self.members.size, 1) / max(self.strengths.size, 1)
 
     def over_outputs(self, n_outputs: int, dim: int) -> "Groups":
         """Return the groups of an iterate of n_outputs blocks of length dim, sqrt(n_outputs) times as strong."""

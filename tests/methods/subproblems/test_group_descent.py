@@ -95,6 +95,16 @@ def test_gram_matrices_end_models_whose_passes_gain_little(monkeypatch):
     assert counts[0] < 0.5 * counts[1]
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_an_intercept_without_groups_that_move_is_found(loss):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 4)), np.arange(20) % 3 == 0
+    problem = Problem.linear(X, y, loss=loss, alpha=100.0, groups=[0, 0, 1, 1], fit_intercept=True)
+    found = minimize(problem, method="coordinate-descent", tol=1e-9)
+    assert found.success
+    assert not found.x[:4].any()
+
+
 @pytest.mark.parametrize(("n", "d", "name"), [(5000, 600, "coordinate-descent"), (4000, 600, "working-set-newton")])
 def test_it_is_chosen_from_three_million_entries_on(n, d, name):
     X = sp.csr_array(([1.0], ([0], [0])), shape=(n, d))

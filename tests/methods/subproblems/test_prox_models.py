@@ -249,6 +249,20 @@ def test_no_column_alone_leads_lower_where_a_squared_loss_ends(penalty):
             assert slopes[j] * end + 0.5 * curvatures[j] * end**2 + penalty.penalty_value(end) >= -1e-9
 
 
+@pytest.mark.parametrize("penalty", [MCP(0.5, 3.0), SCAD(0.5)])
+@pytest.mark.parametrize(("n", "d"), [(2, 120), (20, 60), (20, 120)])
+def test_directions_without_curvature_lead_nowhere(n, d, penalty):
+    """More coefficients that are not 0 than rows: their matrix is singular, and beyond gamma alpha nothing holds them."""
+    for seed in range(8):
+        rng, values = np.random.default_rng(seed), []
+        X = rng.standard_normal((n, d)) * np.geomspace(0.01, 100.0, d)
+        y = X[:, :5].sum(axis=1) + rng.standard_normal(n)
+        problem = Problem.linear(X, y, loss="squared", penalty=penalty, fit_intercept=True)
+        found = minimize(problem, tol=1e-8, callback=lambda result, values=values: values.append(result.fun))
+        assert found.success
+        assert (np.diff(values) <= 1e-12).all()
+
+
 def test_auto_leaves_penalties_without_derivatives_to_proximal_gradients():
     X, y = data("squared", d=5)
     assert choose(Problem.linear(X, y, loss="squared", penalty=Toward(0.1))).method.name == "afg"

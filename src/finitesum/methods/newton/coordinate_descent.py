@@ -329,7 +329,12 @@ def _stepped(
         n_hessians=state.n_hessians + max(end.n_reads / READS, 1.0) * fraction * m,
     )
     if is_quadratic:  # the model is F
-        return _read(problem, state._replace(predictions=_predictions_on(problem, here, w + step)))
+        after = _read(problem, state._replace(predictions=_predictions_on(problem, here, w + step)))
+        if here.term.is_convex or is_enough(before, after[0].value + here.term.value(w + step), 0.0, problem.n_rows):
+            return after
+        state.x[here.inside] = w  # rounding errors of a model in coefficients that nothing holds
+        last = state._replace(predictions=_predictions_on(problem, here, w), n_steps=MOST_STEPS)
+        return _read(problem, last)
     take = _searched if here.term.is_convex else _tried
     return take(problem, here, state, (w, step), (before, min(predicted, 0.0)))
 

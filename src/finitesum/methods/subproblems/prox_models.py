@@ -45,14 +45,18 @@ from finitesum.problems.term_penalties import Groups, Separable
 #: Rounds for a model, at most: for one that is F itself, and for others, of which the next one is nearer to F.
 MOST_ROUNDS, ENOUGH_ROUNDS = 30, 8
 
-#: Nanoseconds of the calls of a step of Newton's method, and of a visit to a coordinate, or a group, where no kernel runs.
+#: Nanoseconds of the calls of a step of Newton's method, and of a visit to a coordinate, or a group, as without a kernel.
 OF_NEWTON, OF_VISIT = 2e5, 1e4
 
 #: How many times as long as rounds took so far these may take after the last one.
 AT_LAST = 5.0
 
-#: By which part of itself a singular matrix's diagonal is raised.
-RAISED = 1e-6
+#: By which part of itself a singular matrix's diagonal is raised, and the part of it that a pivot must be more than: less
+#: is rounding errors, and a step along it leads anywhere.
+RAISED, SINGULAR = 1e-6, 1e-9
+
+#: The rounding errors of a model's value, relative to what it is a sum of.
+HIDDEN = 1e-15
 
 #: The step of a coordinate without curvature, times the unit: so long that the penalty alone says where it goes.
 LONG = 1e9
@@ -67,6 +71,10 @@ class ProxModel(NamedTuple):
     total: float  # the sum of curvatures, or 0 without an intercept
     unit: float  # that the model was divided by
     term: ConvexTerm  # of the coordinates and the intercept
+
+
+#: A point, its r and its intercept.
+_Point = tuple[Vector, Vector, float]
 
 
 @kernel
@@ -212,6 +220,25 @@ def _intercept(model: ProxModel, step: Vector) -> float:
     return -(model.intercept_slope + float(model.figures[3] @ step)) / model.total if model.total > 0.0 else 0.0
 
 
+def _lower(model: ProxModel, start: Vector, point: _Point, far: Vector | None) -> _Point:
+    """Return the one of two points where the model is lower, the second one's coordinates being all that is known of it."""
+    if far is None:
+        return point
+    r = np.zeros(model.columns.n_columns)
+    add_combination(model.columns, far - start, r)
+    other = far, r, _intercept(model, far - start)
+    sizes = np.abs(model.figures[0]) @ np.abs(far - start) + r @ r + other[2] ** 2 * model.total
+    hidden = HIDDEN * float(sizes) + model.term.value(far) * HIDDEN / model.unit
+    return other if _value(model, start, *other) + hidden < _value(model, start, *point) else point
+
+
+def _on_support(model: ProxModel, point: _Point, tolerance: float) -> Vector | None:
+    """Return a point that is likely to be lower, by a matrix of the coordinates that are not 0."""
+    if isinstance(model.term.penalty, Groups):
+        return _by_gram(model, *point, tolerance)
+    return _by_newton(model, *point)
+
+
 def _by_newton(model: ProxModel, w: Vector, r: Vector, shift: float) -> Vector | None:
     """Return the end of a step of Newton's method in the coordinates that are not 0; None where it is no step down."""
     free = np.flatnonzero((w != 0.0) & (model.figures[1] > 0.0))
@@ -229,8 +256,10 @@ def _by_newton(model: ProxModel, w: Vector, r: Vector, shift: float) -> Vector |
             factor = cho_factor(matrix + np.diag(added), lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             continue
-        end[free] = at - cho_solve(factor, slope, check_finite=False)
-        return end if np.isfinite(end).all() else None
+        pivots = np.square(np.diagonal(factor[0]))
+        if (pivots > SINGULAR * np.diagonal(matrix)).all():
+            end[free] = at - cho_solve(factor, slope, check_finite=False)
+            return end if np.isfinite(end).all() else None
     return None
 
 
@@ -273,19 +302,10 @@ def minimised(model: ProxModel, start: Vector, tolerance: float, *, is_exact: bo
                 break
             change *= max(0.5 * tolerance / left, 0.01)
         elif found == PASSES:
-            far = None
-            if (AT_LAST if n_rounds == most else 1.0) * spent > nanoseconds_of_face(
-                of_gram, n_free, of_calls=OF_NEWTON
-            ) and penalty.has_derivatives():
-                if isinstance(penalty, Groups):
-                    far, spent = _by_gram(model, w, r, float(shift[0]), tolerance), 0.0
-                else:
-                    far, spent = _by_newton(model, w, r, float(shift[0])), 0.0
-            far = extrapolated(history) if far is None else far
-            if far is not None:
-                of_far = np.zeros(r.size)
-                add_combination(model.columns, far - start, of_far)
-                point = far, of_far, _intercept(model, far - start)
-                if _value(model, start, *point) < _value(model, start, w, r, float(shift[0])):
-                    w, r, shift[0] = point
+            of_support = nanoseconds_of_face(of_gram, n_free, of_calls=OF_NEWTON)
+            is_due = penalty.has_derivatives() and (AT_LAST if n_rounds == most else 1.0) * spent > of_support
+            if is_due:
+                in_all, spent = in_all + of_support, 0.0
+            far = _on_support(model, (w, r, float(shift[0])), tolerance) if is_due else None
+            w, r, shift[0] = _lower(model, start, (w, r, float(shift[0])), extrapolated(history) if far is None else far)
     return Minimiser(w, float(shift[0]), in_all / max(of_read, 1.0))
