@@ -19,8 +19,12 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from finitesum.core.arrays import Flags, Matrix, Vector
 from finitesum.methods.subproblems.line_search import with_gentler_slope
 
-#: Steps at most, the part of its slope that is left at the end of one, and the part of the scale, at least.
-MOST_STEPS, GENTLE, DECREASE, LEAST_LEFT = 60, 0.1, 0.1, 0.1
+#: Steps at most.
+MOST_STEPS = 60
+
+#: A step ends where this part of G's slope along it is left, where G fell by this part of what the slope there foretells
+#: at least, and where this part of the scale is left at least.
+GENTLE, DECREASE, LEAST_LEFT = 0.1, 0.1, 0.1
 
 #: Columns up to which it is worth its matrix.
 MOST_COLUMNS = 500
@@ -72,7 +76,7 @@ class _Data(NamedTuple):
         product = unit * (product.toarray() if scipy.sparse.issparse(product) else np.asarray(product, dtype=np.float64))
         if not self.has_intercept:
             return product
-        sums = (np.full(p.size, math.sqrt(unit)) if is_equal else np.sqrt(p)) @ X * math.sqrt(unit)
+        sums = unit * np.asarray(X.sum(axis=0)) if is_equal else np.sqrt(p) @ X
         return np.block([[product, sums[:, None]], [sums[None, :], p.sum()]])
 
     def value(self, w: Vector, r: Vector, sigma: float) -> float:

@@ -19,7 +19,7 @@ from finitesum.problems.term_penalties import Groups
 
 #: By how much more than the largest eigenvalue a step's curvature is, for the rounding errors of both; the part of a
 #: group's squares that is rounding errors of what the intercept leaves.
-MARGIN, HIDDEN = 1.0 + 1e-12, 1e-13
+MARGIN = 1.0 + 1e-12
 
 
 @kernel
