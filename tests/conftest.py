@@ -8,6 +8,7 @@ on small data over arrays.
 """
 
 import gc
+import math
 import os
 from pathlib import Path
 
@@ -15,7 +16,10 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read as NumPy is imported: pytest has a process for each core already
 
+from finitesum.core import stand_ins
 from finitesum.core.jit import as_compiled, as_python
+
+stand_ins.ENOUGH = math.inf  # what runs in one test must not depend on the tests before it
 
 #: Folders of tests whose kernels are compiled where nothing else is said: what compiles, large problems.
 COMPILED = ("core", "methods/newton")

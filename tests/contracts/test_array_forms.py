@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from contracts.problems import targets_for
 
 from finitesum import Problem, constraints, minimize
-from finitesum.core import jit, kernel_folder
+from finitesum.core import jit, kernel_folder, stand_ins
 from finitesum.core.jit import COMPILED, MOST_NUMBERS, Kernel, as_python, compilable
 from finitesum.evaluation import lines, many_points, row_products
 from finitesum.evaluation.certificates import slopes_bound
@@ -486,6 +486,39 @@ def test_no_form_stands_in_on_parts_and_marks_are_for_later_processes(monkeypatc
     assert later.is_on_disk((1.0,))
     assert later.is_on_disk((np.float64(2.0),))  # machine code is the same
     assert not later.is_on_disk((1,))
+
+
+def test_what_has_stood_in_for_long_ends_with_the_next_run(monkeypatch, tmp_path):
+    """Not within one, nor where an earlier run goes on; a checkpoint knows it then."""
+    seen = []
+    monkeypatch.setattr(kernel_folder, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernel_folder, "_FOUND", {})
+    monkeypatch.setattr(stand_ins, "ENOUGH", 0.0)
+    monkeypatch.setattr(stand_ins, "_spent", {})
+    kernel = jit.Kernel(lambda x: seen.append("kernel"))
+    jit.array_form(kernel, lambda x: 1.0, stands_in=True)(lambda x: seen.append(sum(range(10_000)) and "arrays"))
+    monkeypatch.setattr(kernel, "_cached", kernel.function)
+
+    @stand_ins.run_of_kernels
+    def run(inner=None, resume=False, earlier=None):
+        kernel(1.0)
+        if inner:
+            inner()
+        kernel(1.0)
+
+    run()
+    assert seen == ["arrays"] * 2
+    run(resume=True)
+    run(earlier="a result")
+    assert seen == ["arrays"] * 6
+    monkeypatch.setattr(stand_ins, "ENOUGH", 1e9)
+    run(inner=lambda: (monkeypatch.setattr(stand_ins, "ENOUGH", 0.0), run()))
+    assert seen == ["arrays"] * 10
+    run()
+    assert seen == ["arrays"] * 10 + ["kernel"] * 2
+    assert set(kernel_folder.found_on_disk().values()) == {True}
+    kernel(1)  # of other kinds
+    assert seen[-1] == "arrays"
 
 
 @pytest.mark.parametrize(

@@ -15,24 +15,23 @@ The decorators:
     a NamedTuple class whose plain methods kernels may call, so that one kernel serves every kind of rows, every loss
     and every penalty.
 
-One source, two forms: a part stays a plain function, which kernels compile and Python runs as it stands. A kernel that is
-given an `Interpreted` object (functions of the user's in the place of rows of data) runs as Python, and so do its parts;
-elementwise work then goes through `finitesum.core.vectors`, whose functions are NumPy operations in Python.
+A part stays a plain function, which kernels compile and Python runs as it stands. A kernel that is given an `Interpreted`
+object (functions of the user's in the place of rows) runs as Python, and so do its parts and `finitesum.core.vectors`.
 
 The rule: a kernel with a form over arrays runs in it where that form touches at most `MOST_NUMBERS` numbers, whether the
 kernel is compiled or not, so that a result depends on the data and never on what happens to be compiled. There it is about
 as fast as machine code, and a process with small problems alone never imports numba (`finitesum.core.compiler`).
 The exception: some forms stand in for a kernel, several times slower than its machine code and many times faster than
 compiling it (``array_form(..., stands_in=True)``). They run where no machine code for such arguments was on disk when the
-process first asked for it, and until its end: within a process a result depends on the data alone. A checkpoint holds what
-was found (`finitesum.core.kernel_folder`), so that a run goes on in another process as it began. On parts of the data,
+process first asked for it, until they have taken as long as compiling (`finitesum.core.stand_ins`). A checkpoint holds
+what was found (`finitesum.core.kernel_folder`), so that a run goes on in another process as it began. On parts of the data,
 which several processes work on, none stands in (``without_stand_ins``).
 
 Where machine code lies: `finitesum.core.kernel_folder`. A kernel that meets a tuple class from outside this package (a loss
 of the user's) is never kept there, because nothing would notice when that class changes.
 
-With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python;
-within a block of ``as_python()`` they do so in a process that has compiled them.
+With ``NUMBA_DISABLE_JIT=1`` in the environment every decorator returns what it was given, and all kernels run as Python,
+within a block of ``as_python()`` in a process that has compiled them, too.
 """
 
 import functools
@@ -42,7 +41,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -52,6 +51,7 @@ import numpy as np
 
 from finitesum.core import kernel_folder
 from finitesum.core.argument_kinds import kinds_of_arguments
+from finitesum.core.stand_ins import standing_in
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -67,7 +67,6 @@ REASSOCIATE = frozenset({"reassoc", "contract"})
 
 #: Numbers that a form over arrays touches, at most: there it takes a millisecond, and compiling seconds.
 MOST_NUMBERS = 1_000_000.0
-
 
 #: Whether forms over arrays may stand in for kernels that are not on disk.
 _STANDS_IN: ContextVar[bool] = ContextVar("stands_in", default=True)
@@ -167,8 +166,8 @@ class Kernel:
         is_small = self.array_form is not None and not Kernel.as_compiled and self.n_numbers(*args) <= MOST_NUMBERS
         kinds = None if self.stands_in is None else _kinds_of(args)
         if is_small and (self.stands_in is None or not self.stands_in(*args) or self._needs_stand_in(kinds)):
-            with np.errstate(all="ignore"):  # as machine code does
-                return cast(Any, self.array_form)(*args)
+            with np.errstate(all="ignore"), nullcontext() if kinds is None else standing_in(self, kinds):
+                return cast(Any, self.array_form)(*args)  # errors are ignored as machine code does
         for value in args:
             if isinstance(value, Interpreted) or (isinstance(value, tuple) and not _is_ours(value)):
                 break
@@ -192,6 +191,11 @@ class Kernel:
         if kinds not in self._on_disk:
             self._on_disk[kinds] = kernel_folder.holds_mark(self._mark_of(kinds))
         return self._on_disk[kinds]
+
+    def end_stand_in(self, kinds: Any) -> None:
+        """Let machine code run for arguments of some kinds from now on, as if it had been on disk."""
+        self._on_disk[kinds] = True
+        kernel_folder.take_for_found(self._mark_of(kinds))
 
     def _mark_of(self, kinds: Any) -> str:
         digest = hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]
@@ -293,10 +297,7 @@ def array_form(
 
 @contextmanager
 def as_python() -> Iterator[None]:
-    """Run all kernels of the process as Python within the block.
-
-    For tests, and for a debugger, which then steps through a kernel and through the methods of a user's loss.
-    """
+    """Run all kernels of the process as Python within the block: for tests, and to step through them in a debugger."""
     before, Kernel.as_python = Kernel.as_python, True
     try:
         yield

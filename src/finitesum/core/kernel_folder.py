@@ -5,7 +5,8 @@ the old machine code without a word, and it raises at import where nothing is wr
 stamp of all kernel sources, and where no folder is writable kernels are compiled again in each process, with one warning.
 
 A mark is an empty file that says that machine code of a kernel for arguments of some kinds is in the folder. What a process
-finds when it first asks for a mark holds until its end, and in the processes that go on with its checkpoints.
+finds when it first asks for a mark holds in the processes that go on with its checkpoints, and in it until it has compiled
+the kernel after all.
 """
 
 import functools
@@ -78,6 +79,11 @@ def holds_mark(name: str) -> bool:
         folder = cache_folder()
         _FOUND[name] = folder is not None and (folder / name).exists()
     return _FOUND[name]
+
+
+def take_for_found(name: str) -> None:
+    """Let a mark count as found, in this process and in those that go on with its checkpoints."""
+    _FOUND[name] = True
 
 
 def leave_mark(name: str) -> None:

@@ -24,6 +24,7 @@ from finitesum.core.threads import limited_blas, map_tasks
 from finitesum.estimators.covariance import centred_gram
 from finitesum.estimators.gram_minimisers import FEW_COLUMNS, MANY_STRENGTHS, Family, Quadratic, minimisers_of
 from finitesum.estimators.solvers import as_solver, is_auto
+from finitesum.estimators.wide_paths import WidePaths
 from finitesum.evaluation.hessian import add_gram
 from finitesum.losses.regression import Squared
 from finitesum.methods.subproblems.positive_definite import solve_spd
@@ -44,9 +45,9 @@ MOST_COLUMNS = 3000
 #: Entries of a Gram matrix for each stored number of sparse rows, at most.
 MOST_FOR_STORED = 16
 
-#: Columns for each row of dense data with an l1 penalty, at most, where rows are fewer than columns: coordinate descent on
-#: the columns of a solution takes less time beyond.
-MOST_FOR_ROW = 5
+#: Columns for each row of dense data with an l1 penalty, at most, where rows are fewer than columns: beyond, products of
+#: few columns at a time take less time.
+MOST_FOR_ROW = 2
 
 #: The part of a column's square that a fold must keep for its sums to be a difference.
 KEPT = 1e-3
@@ -107,6 +108,14 @@ def is_by_rows(problem: Problem) -> bool:
     return problem.n_rows < problem.rows.n_columns and term.is_smooth and not term.has_weights
 
 
+def is_by_working_sets(problem: Problem) -> bool:
+    """Return whether products of few columns at a time take the place of a matrix of all."""
+    n, d, term = problem.n_rows, problem.rows.n_columns, problem.term
+    if not term.has_l1 or term.is_constrained or np.count_nonzero(term.thresholds[:d]) < d - n // 2:
+        return False
+    return n < d and n <= MOST_COLUMNS and (problem.rows.is_sparse() or d > MOST_FOR_ROW * n)
+
+
 class SharedPaths:
     """The paths of several estimators, which differ in their l1 ratio, in the folds of a problem and on all rows.
 
@@ -117,6 +126,7 @@ class SharedPaths:
         self._problems, self._trains, self._n_threads = problems, trains, n_threads
         self._by_rows: RowPaths | None = None
         self._by_columns: GramPaths | None = None
+        self._by_working_sets: WidePaths | None = None
 
     def paths_of(self, estimator: Any, alpha: float, target: int = 0) -> Solve | None:
         """Return what solves an estimator's problems of a target, None where a matrix of products does not pay."""
@@ -125,10 +135,12 @@ class SharedPaths:
             return None
         problem = replace(problem, penalty=_term(estimator, problem, alpha).penalty)
         method = as_solver(estimator.solver, estimator.step_size, problem, tol=estimator.tol).method
-        if not has_gram_paths(problem, method):
+        paths: RowPaths | GramPaths | WidePaths
+        if is_by_working_sets(problem):
+            paths = self._by_working_sets = self._by_working_sets or WidePaths(self._problems, self._trains)
+        elif not has_gram_paths(problem, method):
             return None
-        paths: RowPaths | GramPaths
-        if is_by_rows(problem):
+        elif is_by_rows(problem):
             paths = self._by_rows = self._by_rows or RowPaths(self._problems, self._trains)
         else:
             paths = self._by_columns = self._by_columns or GramPaths(self._problems, self._trains, self._n_threads)

@@ -133,9 +133,14 @@ def solve_strengths(estimator: Any, problem: Problem, strengths: Vector) -> list
     first = with_alpha(estimator, problem, float(strengths[0]))
     solve = SharedPaths([problem], []).paths_of(estimator, float(strengths[0])) if len(strengths) > 1 else None
     starts = None if solve is None else solve(None, strengths)[0]
-    if starts is not None and not np.isfinite(starts).all():
-        starts = None
-    return solve_path(estimator, first, strengths, null_point(problem), starts=starts)
+    if starts is None or not np.isfinite(starts[:1]).all():
+        return solve_path(estimator, first, strengths, null_point(problem))
+    n_known = int(np.argmin(np.append(np.isfinite(starts).all(axis=1), False)))
+    results = solve_path(estimator, first, strengths[:n_known], starts=starts[:n_known])
+    if n_known < len(strengths):
+        rest = with_alpha(estimator, problem, float(strengths[n_known]))
+        results += solve_path(estimator, rest, strengths[n_known:], results[-1].x)
+    return results
 
 
 def points_of(estimator: Any, problem: Problem, strengths: Vector, known: tuple[Matrix, Vector] | None) -> Matrix:
@@ -147,6 +152,8 @@ def points_of(estimator: Any, problem: Problem, strengths: Vector, known: tuple[
     if lacking.any():
         first = with_alpha(estimator, problem, float(strengths[lacking][0]))
         starts = points[lacking] if np.isfinite(points[lacking]).all() else None
-        results = solve_path(estimator, first, strengths[lacking], null_point(problem), starts=starts)
+        k = int(np.argmax(lacking))
+        start = points[k - 1] if k > 0 else null_point(problem)
+        results = solve_path(estimator, first, strengths[lacking], start, starts=starts)
         points[lacking] = [result.x for result in results]
     return points

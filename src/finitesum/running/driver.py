@@ -25,6 +25,7 @@ from scipy.optimize import OptimizeResult
 
 from finitesum.core.arrays import Vector
 from finitesum.core.engine import PartError
+from finitesum.core.stand_ins import run_of_kernels
 from finitesum.core.threads import limited_blas
 from finitesum.evaluation.part_components import parts_as_components
 from finitesum.methods import MethodName, as_method
@@ -158,6 +159,7 @@ def _in_used_columns(problem: AnyProblem, earlier: Result | None) -> UsedColumns
     return used
 
 
+@run_of_kernels
 def minimize(
     problem: AnyProblem,
     x0: Any = None,

@@ -61,25 +61,39 @@ def test_a_coordinate_without_threshold_never_leaves():
         require_minimum(gram, right, strength * np.full(8, 1e-3), strength * weights, w)
 
 
-def test_a_column_that_depends_on_the_others_ends_the_path():
-    """A duplicate whose threshold is a little lower enters while the other is not 0 yet, and one that is a little higher
-    never does; from a point at which both are not 0 there is no path.
-    """
+def test_a_column_that_depends_on_the_others_stays_at_0():
+    """A duplicate reaches its threshold with the other; from a point at which both are not 0 there is no path."""
     gram, right, weights = model(50, 8)
     twice = np.r_[0:8, 2]
     gram, right, weights = gram[np.ix_(twice, twice)], right[twice], weights[twice]
-    weights[8] *= 1.001
     path = Path(gram, right, np.zeros(9), weights, 5.0, np.zeros(9))
-    w = path.at(1e-3)
-    assert (w[2], w[8]) != (0.0, 0.0)
-    assert w[8] == 0.0
-    require_minimum(gram, right, np.zeros(9), 1e-3 * weights, w)
-    with pytest.raises(Lost):
-        path._add(8, 1.0)
+    for strength in (1e-1, 1e-2, 1e-3):
+        w = path.at(strength)
+        assert w[2] == 0.0 or w[8] == 0.0
+        require_minimum(gram, right, np.zeros(9), strength * weights, w)
+    assert w[2] + w[8] != 0.0
     both = w.copy()
-    both[2] = both[8] = 0.5 * w[2]
+    both[2] = both[8] = 0.5 * (w[2] + w[8])
     with pytest.raises(Lost):
         Path(gram, right, np.zeros(9), weights, 1e-3, both)
+
+
+@given(st.integers(3, 12), st.integers(2, 8), st.integers(0, 2**32 - 1))
+@settings(max_examples=40)
+def test_columns_of_categories(n, d, seed):
+    """Products of columns of zeros and ones less their means, which depend on each other in many ways."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 3, (n, d))
+    rows = np.concatenate([codes == k for k in range(3)], axis=1) + 0.0
+    rows -= rows.mean(axis=0)
+    gram, right, zero = rows.T @ rows / n, rows.T @ rng.standard_normal(n) / n, np.zeros(3 * d)
+    highest = float(np.abs(right).max())
+    try:
+        path = Path(gram, right, zero, zero + 1.0, highest, zero)
+        for strength in highest * np.logspace(0.0, -2.0, 7):
+            require_minimum(gram, right, zero, zero + strength, path.at(strength), 1e-8)
+    except Lost:  # never a wrong point
+        pass
 
 
 def test_what_is_no_minimum_ends_the_path(monkeypatch):

@@ -195,7 +195,7 @@ class SampledNewton(SumMethod):
         else:
             is_searched = self.is_straight and not falls_at(problem, state, sample, end)
             first += problem.term.rise(state.x, state.x + direction)  # at least the slope
-        if is_searched:
+        if is_searched and first < 0.0:  # it is not where a singular Hessian's rounding errors are the step
             t = search(problem, sample, state.x, direction, first)
             majorize = Majorize.ALL if t < 1.0 else state.majorize
             end, n_passes = self.end_of(problem, state, sample, direction, t, majorize), 3

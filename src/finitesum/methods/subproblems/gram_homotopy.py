@@ -68,6 +68,7 @@ class Path:
         self._gram, self._right, self._quadratic, self._thresholds = gram, right, quadratic, thresholds
         self._strength, self._w = strength, w.astype(np.float64)
         self._signs = np.sign(w) * (thresholds > 0.0)
+        self._dependent: list[int] = []  # on those that are not 0: they stay at their thresholds while these stay
         chosen = np.flatnonzero((self._signs != 0.0) | (thresholds == 0.0))
         self._n, d = chosen.size, right.size
         capacity = min(d, 2 * self._n + 16)
@@ -180,6 +181,7 @@ class Path:
             ups = np.where(falls > change, above / (falls - change), np.inf)
             downs = np.where(-falls > change, below / (-falls - change), np.inf)
         ups[self._chosen] = downs[self._chosen] = np.inf
+        ups[self._dependent] = downs[self._dependent] = np.inf
         if last_left[0] >= 0:  # it is still at its threshold, and goes away from it
             (ups if last_left[1] > 0.0 else downs)[last_left[0]] = np.inf
         for reaches, sign in ((reach, 0.0), (ups, 1.0), (downs, -1.0)):
@@ -188,7 +190,7 @@ class Path:
         return step, event, side
 
     def _add(self, j: int, sign: float) -> None:
-        """Let a coordinate be one of those that are not 0."""
+        """Let a coordinate be one of those that are not 0, unless it depends on them: it may stay 0 then."""
         if self._n == self._all_chosen.size:
             self._enlarge()
         row, n = self._gram[j], self._n
@@ -197,7 +199,8 @@ class Path:
         whole = row[j] + self._strength * self._quadratic[j]
         rest = whole - own @ others
         if not rest > SINGULAR * whole:
-            raise Lost
+            self._dependent.append(j)
+            return
         self._inverse[...] += np.multiply.outer(others, others / rest)
         self._all_inverse[n, :n] = self._all_inverse[:n, n] = -others / rest
         self._all_inverse[n, n] = 1.0 / rest
@@ -214,7 +217,7 @@ class Path:
         own = inverse[last, :last]
         inverse[:last, :last] -= np.multiply.outer(own, own / inverse[last, last])
         self._w[j] = self._signs[j] = 0.0
-        self._n = last
+        self._n, self._dependent = last, []
         return j, sign
 
     def _enlarge(self) -> None:

@@ -12,13 +12,12 @@ import numpy as np
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.core.jit import array_form, kernel
 from finitesum.methods.subproblems.column_models import NEARER, PASSES
-from finitesum.methods.subproblems.scaled_columns import n_numbers
+from finitesum.methods.subproblems.scaled_columns import HIDDEN, n_numbers
 from finitesum.problems.penalties import soft_threshold
 from finitesum.problems.rows import CSRRows, DenseRows, products, to_matrix
 from finitesum.problems.term_penalties import Groups
 
-#: By how much more than the largest eigenvalue a step's curvature is, for the rounding errors of both; the part of a
-#: group's squares that is rounding errors of what the intercept leaves.
+#: By how much more than the largest eigenvalue a step's curvature is, for the rounding errors of both.
 MARGIN = 1.0 + 1e-12
 
 
