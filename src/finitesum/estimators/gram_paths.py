@@ -46,8 +46,8 @@ MOST_COLUMNS = 3000
 MOST_FOR_STORED = 16
 
 #: Columns for each row of dense data with an l1 penalty, at most, where rows are fewer than columns: beyond, products of
-#: few columns at a time take less time.
-MOST_FOR_ROW = 2
+#: few columns at a time take less time. Of few columns in all the same where there are fewer rows.
+MOST_FOR_ROW, FEW_FOR_ROW, FEW_IN_ALL = 2, 5, 600
 
 #: The part of a column's square that a fold must keep for its sums to be a difference.
 KEPT = 1e-3
@@ -98,7 +98,7 @@ def has_gram_paths(problem: Problem, method: Any) -> bool:
     if min(n, d) > MOST_COLUMNS:
         return False
     if n < d and not is_by_rows(problem):
-        return problem.term.has_l1 and not rows.is_sparse() and d <= min(MOST_COLUMNS, MOST_FOR_ROW * n)
+        return problem.term.has_l1 and not rows.is_sparse() and d <= min(MOST_COLUMNS, _most_together(n))
     return method.name in ("newton", "lazy-newton") or not rows.is_sparse() or d * d <= MOST_FOR_STORED * n_entries(rows)
 
 
@@ -113,7 +113,12 @@ def is_by_working_sets(problem: Problem) -> bool:
     n, d, term = problem.n_rows, problem.rows.n_columns, problem.term
     if not term.has_l1 or term.is_constrained or np.count_nonzero(term.thresholds[:d]) < d - n // 2:
         return False
-    return n < d and n <= MOST_COLUMNS and (problem.rows.is_sparse() or d > MOST_FOR_ROW * n)
+    return n < d and n <= MOST_COLUMNS and (problem.rows.is_sparse() or d > min(MOST_COLUMNS, _most_together(n)))
+
+
+def _most_together(n_rows: int) -> int:
+    """Return the columns of dense rows up to which a matrix of all takes less time than few at a time."""
+    return max(MOST_FOR_ROW * n_rows, min(FEW_FOR_ROW * n_rows, FEW_IN_ALL))
 
 
 class SharedPaths:
