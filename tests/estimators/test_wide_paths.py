@@ -9,7 +9,7 @@ from finitesum.estimators import wide_paths
 from finitesum.methods.subproblems.gram_homotopy import Lost
 
 
-def data(kind, n=40, d=130):
+def data(kind, n=40, d=230):
     rng = np.random.default_rng(5)
     X = rng.standard_normal((n, d))
     if kind == "correlated":

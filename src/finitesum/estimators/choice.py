@@ -10,10 +10,9 @@ from scipy.special import gammaln
 
 from finitesum.core.arrays import Matrix, Vector
 from finitesum.estimators.covariance import dispersion_at
+from finitesum.estimators.freedom import active_in, degrees_of_freedom
 from finitesum.estimators.likelihood import log_likelihood_and_deviance
 from finitesum.estimators.path import with_alpha
-from finitesum.evaluation.hessian import hessian_at
-from finitesum.evaluation.outputs import full_hessian, loss_of, scores_at
 from finitesum.problems.linear import Problem
 from finitesum.running.driver import Result
 
@@ -81,24 +80,12 @@ def criteria_of(
        Biometrika 95 (2008).
     """
     found = []
-    is_intercept = np.zeros((problem.n_outputs, problem.dim // problem.n_outputs), dtype=bool)
-    is_intercept[:, problem.rows.n_columns :] = True
     d = problem.rows.n_columns * problem.n_outputs
     for alpha, result in zip(strengths, results, strict=True):
         here, x = with_alpha(estimator, problem, float(alpha)), result.x
-        active = (x != 0.0) | is_intercept.ravel()
-        penalised = _hessian(here, x)[np.ix_(active, active)]
-        bare = penalised - np.diag(here.term.quadratic[active])
-        freedom = float(np.trace(np.linalg.lstsq(penalised, bare, rcond=None)[0]))
+        (active, k), freedom = active_in(here, x), degrees_of_freedom(here, x)
         dispersion = dispersion_at(problem, x, total, min(int(active.sum()), int(total) - 1))
         value = -2.0 * log_likelihood_and_deviance(problem, x, total, dispersion)[0]
-        k = int((active & ~is_intercept.ravel()).sum())
         more = 2.0 * (gammaln(d + 1.0) - gammaln(k + 1.0) - gammaln(d - k + 1.0)) if name == "ebic" else 0.0
         found.append(value + freedom * (2.0 if name == "aic" else math.log(total)) + more)
     return np.array(found)
-
-
-def _hessian(problem: Problem, x: Vector) -> Matrix:
-    if problem.n_outputs == 1:
-        return hessian_at(problem, x)
-    return full_hessian(problem, loss_of(problem).curvatures(scores_at(problem, x)))

@@ -30,6 +30,9 @@ NEAR, MOST_NEW = 0.9, 100
 #: A column whose variation is less than this part of its mean is constant.
 HIDDEN = 1e-12
 
+#: Strengths that differ by this part are the same: with the first one of a path no coefficient is rounding errors.
+SAME = 1e-12
+
 #: Coefficients that are not 0 for each row, at most: beside an l2 penalty there may be more than one.
 MOST_FREE = 2
 
@@ -150,7 +153,8 @@ class _Progress:
         found: list[Vector] = []
         with suppress(Lost):
             for strength in self._strengths[self.n_solved : self.n_solved + n_most]:
-                found.append(path.at(min(float(strength), self._strength)))
+                is_lower = strength < (1.0 - SAME) * self._strength
+                found.append(path.at(float(strength) if is_lower else self._strength))
                 if np.count_nonzero(found[-1]) > MOST_FREE * self._fold.n_rows:
                     break
         return np.array(found).reshape(len(found), self._fold.columns.size)
