@@ -49,6 +49,9 @@ MOST_FOR_STORED = 16
 #: few columns at a time take less time. Of few columns in all the same where there are fewer rows.
 MOST_FOR_ROW, FEW_FOR_ROW, FEW_IN_ALL = 2, 5, 600
 
+#: Numbers of dense rows of which a centred copy is made, at most.
+MOST_COPIED = 100_000_000
+
 #: The part of a column's square that a fold must keep for its sums to be a difference.
 KEPT = 1e-3
 
@@ -113,7 +116,8 @@ def is_by_working_sets(problem: Problem) -> bool:
     n, d, term = problem.n_rows, problem.rows.n_columns, problem.term
     if not term.has_l1 or term.is_constrained or np.count_nonzero(term.thresholds[:d]) < d - n // 2:
         return False
-    return n < d and n <= MOST_COLUMNS and (problem.rows.is_sparse() or d > min(MOST_COLUMNS, _most_together(n)))
+    is_worth = problem.rows.is_sparse() or min(MOST_COLUMNS, _most_together(n)) < d <= MOST_COPIED / n
+    return n < d and n <= MOST_COLUMNS and is_worth
 
 
 def _most_together(n_rows: int) -> int:
