@@ -519,6 +519,10 @@ def test_what_has_stood_in_for_long_ends_with_the_next_run(monkeypatch, tmp_path
     assert set(kernel_folder.found_on_disk().values()) == {True}
     kernel(1)  # of other kinds
     assert seen[-1] == "arrays"
+    kernel_folder.take_as_found(dict.fromkeys(kernel_folder.found_on_disk(), False))  # of a run that is resumed
+    kernel(1.0)
+    assert seen[-1] == "arrays"
+    assert not kernel.is_on_disk((1.0,))
 
 
 @pytest.mark.parametrize(

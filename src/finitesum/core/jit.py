@@ -195,7 +195,7 @@ class Kernel:
     def end_stand_in(self, kinds: Any) -> None:
         """Let machine code run for arguments of some kinds from now on, as if it had been on disk."""
         self._on_disk[kinds] = True
-        kernel_folder.take_for_found(self._mark_of(kinds))
+        kernel_folder.take_for_found(self._mark_of(kinds), partial(self._on_disk.__setitem__, kinds, False))
 
     def _mark_of(self, kinds: Any) -> str:
         digest = hashlib.sha256(repr(kinds).encode()).hexdigest()[:16]

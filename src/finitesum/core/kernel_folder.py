@@ -5,14 +5,15 @@ the old machine code without a word, and it raises at import where nothing is wr
 stamp of all kernel sources, and where no folder is writable kernels are compiled again in each process, with one warning.
 
 A mark is an empty file that says that machine code of a kernel for arguments of some kinds is in the folder. What a process
-finds when it first asks for a mark holds in the processes that go on with its checkpoints, and in it until it has compiled
-the kernel after all.
+finds when it first asks for a mark holds in the processes that go on with its checkpoints, and in this process until it has
+compiled the kernel after all.
 """
 
 import functools
 import hashlib
 import tempfile
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +25,9 @@ PACKAGE = Path(__file__).parents[1]
 
 #: Whether marks were in the folder, by their names, when this process first asked.
 _FOUND: dict[str, bool] = {}
+
+#: What takes back that a mark counts as found.
+_TAKEN: dict[str, Callable[[], None]] = {}
 
 
 @functools.cache
@@ -81,9 +85,9 @@ def holds_mark(name: str) -> bool:
     return _FOUND[name]
 
 
-def take_for_found(name: str) -> None:
-    """Let a mark count as found, in this process and in those that go on with its checkpoints."""
-    _FOUND[name] = True
+def take_for_found(name: str, back: Callable[[], None]) -> None:
+    """Let a mark count as found, until the checkpoint of a run that has not found it is resumed, which calls back first."""
+    _FOUND[name], _TAKEN[name] = True, back
 
 
 def leave_mark(name: str) -> None:
@@ -100,7 +104,10 @@ def found_on_disk() -> dict[str, bool]:
 
 
 def take_as_found(found: Any) -> None:
-    """Let what another process has found hold in this one, too, where it has not asked yet."""
+    """Let what another run has found hold in this process, too, where that has not asked yet, or has compiled since."""
     if isinstance(found, dict):
         for name, is_there in found.items():
+            if not is_there and str(name) in _TAKEN:
+                _TAKEN.pop(str(name))()
+                _FOUND[str(name)] = False
             _FOUND.setdefault(str(name), bool(is_there))

@@ -1,8 +1,8 @@
 """How long forms over arrays have stood in for kernels: once that is longer than compiling takes, later runs have kernels.
 
 Each fit of many small ones is over before a kernel would be compiled, and all of them together may take ten times as long
-as with it. A run keeps what it began with, so that its bits do not depend on the time; what goes on with an earlier run has
-what that one had. Runs at the same time, in threads, are as one.
+as with it. A run keeps what it began with, so that its bits do not depend on the time, and a checkpoint that is resumed has
+what its run had. Runs at the same time, in threads, are as one.
 """
 
 import functools

@@ -49,6 +49,9 @@ MOST_FOR_STORED = 16
 #: few columns at a time take less time. Of few columns in all the same where there are fewer rows.
 MOST_FOR_ROW, FEW_FOR_ROW, FEW_IN_ALL = 2, 5, 600
 
+#: Rows up to which the products of few columns at a time take less time than runs.
+MOST_ROWS = 1000
+
 #: Numbers of dense rows of which a centred copy is made, at most.
 MOST_COPIED = 100_000_000
 
@@ -117,12 +120,13 @@ def is_by_working_sets(problem: Problem) -> bool:
     if not term.has_l1 or term.is_constrained or np.count_nonzero(term.thresholds[:d]) < d - n // 2:
         return False
     is_worth = problem.rows.is_sparse() or min(MOST_COLUMNS, _most_together(n)) < d <= MOST_COPIED / n
-    return n < d and n <= MOST_COLUMNS and is_worth
+    return bool(n < min(d, MOST_ROWS + 1) and is_worth)
 
 
 def _most_together(n_rows: int) -> int:
     """Return the columns of dense rows up to which a matrix of all takes less time than few at a time."""
-    return max(MOST_FOR_ROW * n_rows, min(FEW_FOR_ROW * n_rows, FEW_IN_ALL))
+    few = FEW_IN_ALL if n_rows <= MOST_ROWS else MOST_COLUMNS
+    return max(MOST_FOR_ROW * n_rows, min(FEW_FOR_ROW * n_rows, few))
 
 
 class SharedPaths:

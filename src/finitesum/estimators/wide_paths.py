@@ -23,8 +23,8 @@ from finitesum.problems.term import ConvexTerm
 #: Strengths between two reads of all columns, at first and at most.
 FIRST_AT_ONCE, MOST_AT_ONCE = 4, 32
 
-#: A column comes in when its slope is this part of its threshold, where others leave theirs, and columns at once, at most,
-#: unless there are fewer than rows.
+#: A column comes in when its slope is this part of its threshold, where others leave theirs; and columns at once, at most,
+#: or as many as there are rows where these are more.
 NEAR, MOST_NEW = 0.9, 100
 
 #: A column whose variation is less than this part of its mean is constant.
@@ -35,6 +35,9 @@ SAME = 1e-12
 
 #: Coefficients that are not 0 for each row, at most: beside an l2 penalty there may be more than one.
 MOST_FREE = 2
+
+#: Columns whose products are known, at most.
+MOST_KNOWN = 5000
 
 
 class WidePaths:
@@ -168,14 +171,13 @@ class _Progress:
         left = np.linalg.norm(coefs - np.sign(moved) * np.maximum(np.abs(moved) - limits, 0.0), axis=1)
         n_new = int(np.argmin(np.append(left <= tol, False)))
         self.points[k : k + n_new], self.optimality[k : k + n_new] = coefs[:n_new], left[:n_new]
-        if n_new:
-            self._w, self._strength = found[n_new - 1], min(float(strengths[n_new - 1, 0]), self._strength)
+        beyond = np.abs(slopes[:n_new]) > (1.0 + SAME) * limits[:n_new]
+        beyond[:, self._fold.columns] = False
+        inside = np.flatnonzero(~beyond.any(axis=1))  # where a tol is loose others are outside of their thresholds
+        if inside.size:
+            self._w, self._strength = found[inside[-1]], min(float(strengths[inside[-1], 0]), self._strength)
         self.n_solved += n_new
         return np.abs(slopes[n_new:]), limits[n_new:]
-
-    def is_dense(self) -> bool:
-        """Return whether so many coefficients are not 0 that factors of their products take longer than passes."""
-        return bool(np.count_nonzero(self._w) > MOST_FREE * self._fold.n_rows)
 
     def extend(self, slopes: Matrix, limits: Matrix) -> bool:
         """Let columns near their thresholds, or beyond, be known; return whether there are new ones."""
@@ -213,13 +215,15 @@ def _followed(fold: _Fold, unit: ConvexTerm, strengths: Vector, tol: float) -> t
         found = progress.followed(path, at_once)
         is_whole = len(found) == min(at_once, strengths.size - progress.n_solved)
         slopes, limits = progress.check(found, tol)
+        if len(found) and np.count_nonzero(found[-1]) > MOST_FREE * fold.n_rows:
+            break  # factors of so many products take longer than passes
         if len(slopes):
-            if not progress.extend(slopes, limits):
+            if fold.columns.size > MOST_KNOWN or not progress.extend(slopes, limits):
                 break
             path, at_once = None, max(at_once // 2, FIRST_AT_ONCE)
         elif is_whole:
             at_once, is_new = min(2 * at_once, MOST_AT_ONCE), False
-        elif (is_new and not len(found)) or progress.is_dense():
+        elif is_new and not len(found):
             break
         else:
             path = None  # rounding errors of many pieces go

@@ -230,8 +230,8 @@ def minimize(
         returns its result at once.
     earlier : Result, optional
         The result of an earlier run of the same method on the same problem: this run goes on from its state, with the
-        same tol to the same bits as one longer run, and counts its own passes. The caller vouches for the problem: it is
-        not compared.
+        same tol to the same bits as one longer run (unless runs in between compiled a kernel), and counts its own passes.
+        The caller vouches for the problem: it is not compared.
     scale_columns : bool or "auto"
         Whether the method works on columns of equal size, a copy of X by powers of 2 (`finitesum.problems.scaled`), as
         methods with one step for all coordinates need it. x, tol, trace, callbacks and checkpoints stay in the units of X.
