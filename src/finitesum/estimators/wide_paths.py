@@ -216,7 +216,7 @@ def _followed(fold: _Fold, unit: ConvexTerm, strengths: Vector, tol: float) -> t
         is_whole = len(found) == min(at_once, strengths.size - progress.n_solved)
         slopes, limits = progress.check(found, tol)
         if len(found) and np.count_nonzero(found[-1]) > MOST_FREE * fold.n_rows:
-            break  # factors of so many products take longer than passes
+            break  # factors of their products take longer than passes
         if len(slopes):
             if fold.columns.size > MOST_KNOWN or not progress.extend(slopes, limits):
                 break

@@ -78,11 +78,14 @@ def test_a_column_that_depends_on_the_others_stays_at_0():
         Path(gram, right, np.zeros(9), weights, 1e-3, both)
 
 
-@given(st.integers(3, 12), st.integers(2, 8), st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
-def test_columns_of_categories(n, d, seed):
-    """Products of columns of zeros and ones less their means, which depend on each other in many ways."""
+def test_columns_of_categories():
+    """Products of columns of zeros and ones less their means, which depend on each other: most are followed."""
+    assert sum(categories_are_followed(seed) for seed in range(40)) >= 20
+
+
+def categories_are_followed(seed):
     rng = np.random.default_rng(seed)
+    n, d = rng.integers(3, 13), rng.integers(2, 9)
     codes = rng.integers(0, 3, (n, d))
     rows = np.concatenate([codes == k for k in range(3)], axis=1) + 0.0
     rows -= rows.mean(axis=0)
@@ -93,7 +96,8 @@ def test_columns_of_categories(n, d, seed):
         for strength in highest * np.logspace(0.0, -2.0, 7):
             require_minimum(gram, right, zero, zero + strength, path.at(strength), 1e-8)
     except Lost:  # never a wrong point
-        pass
+        return False
+    return True
 
 
 def test_what_is_no_minimum_ends_the_path(monkeypatch):
