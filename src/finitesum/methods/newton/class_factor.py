@@ -8,7 +8,9 @@ by it needs ((K - 1) d)^2 more; it leaves about a fraction e of the gradient whe
 
 as measured on dense data: the first for what changes between there and the minimum. After some steps with the present
 metric, their rate says how many are left to tol; H is made where those would take longer than it, its factor and the steps
-with it, with the n_s for which that is least. Rows are taken by their curvature, which near the minimum few have.
+with it, with the n_s for which that is least. A rate is no more than a guess far from the minimum, where sizes of gradients
+say little: a run has taken a part of the time of H before. Rows are taken by their curvature, which near the minimum few
+have.
 """
 
 import math
@@ -37,6 +39,9 @@ STALE, MOST_LEFT = 0.2, 0.9
 #: their metric of low rank is made again as curvatures change.
 CAUTION = 2.0
 
+#: The part of a Hessian's time that a run has taken before.
+PART = 0.5
+
 #: The optimality below which rounding errors are what is left.
 LEAST_TOL = 1e-12
 
@@ -58,14 +63,30 @@ def with_size(factor: ClassFactor, size: float) -> ClassFactor:
     return factor._replace(sizes=np.append(factor.sizes[1:], size))
 
 
-def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single: bool) -> int:
-    """Return of how many rows a Hessian is to be made before the next step; 0 where none pays."""
-    sizes, order = factor.sizes[factor.sizes > 0.0], order_of_factor(problem)
-    if sizes.size <= LEAST_STEPS or order > MOST_VARIABLES or not several.loss_of(problem).ignores_shifts():
-        return 0
+def _digits_and_rate(factor: ClassFactor, tol: float) -> tuple[float, float]:
+    """Return what is left to a tolerance and what a step takes of it, as logarithms; nothing is left after few steps."""
+    sizes = factor.sizes[factor.sizes > 0.0]
+    if sizes.size <= LEAST_STEPS:
+        return 0.0, 1.0
     best = float(sizes[1:].min())
     digits = math.log(max(best / max(tol, LEAST_TOL), 1.0))
-    rate = math.log(max(float(sizes[0]) / best, 1.0 + 1e-9)) / (sizes.size - 1)
+    return digits, math.log(max(float(sizes[0]) / best, 1.0 + 1e-9)) / (sizes.size - 1)
+
+
+def steps_left(factor: ClassFactor, tol: float) -> float:
+    """Return how many steps are left to a tolerance, by the rate of the last ones; 0 after few."""
+    digits, rate = _digits_and_rate(factor, tol)
+    return digits / rate
+
+
+def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, n_passes: float, *, is_single: bool) -> int:
+    """Return of how many rows a Hessian is to be made before the next step; 0 where none pays.
+
+    n_passes are those of the run so far.
+    """
+    (digits, rate), order = _digits_and_rate(factor, tol), order_of_factor(problem)
+    if digits == 0.0 or order > MOST_VARIABLES or not several.loss_of(problem).ignores_shifts():
+        return 0
     a_pass = nanoseconds_of_pass(problem, is_single=is_single)
     a_solve = SOLVE * order**2
     now = digits / rate * (a_pass + (a_solve if factor.lower.size else 0.0))
@@ -78,8 +99,10 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, *, is_single:
     left = np.minimum(STALE + 2.0 * np.sqrt(dim / rows) * (1.0 - rows / n), MOST_LEFT)
     if is_wide(problem):
         a_solve += a_pass  # into the span of the rows, and out of it
-    then = nanoseconds_of_factor(problem, rows) + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
-    return int(rows[then.argmin()]) if caution * then.min() < now else 0
+    of_factor = nanoseconds_of_factor(problem, rows)
+    then = of_factor + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
+    best = int(then.argmin())
+    return int(rows[best]) if caution * then[best] < now and PART * of_factor[best] <= n_passes * a_pass else 0
 
 
 def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFactor, int]:

@@ -6,6 +6,9 @@ with C_i the second derivative of row i's loss in its K scores. With C = U diag(
 
     M^-1 = (U (x) Q) diag(1 / (c_k g_j + l2)) (U (x) Q)'.
 
+Of many rows some are chosen, spread evenly. To the diagonal of their G comes what they lack of the columns' second moments
+over all rows: a column that is 0 in all of the chosen rows would seem to have no curvature.
+
 Where columns hardly depend on each other, the diagonal of G takes its place, and Q = I.
 
 With many columns G is known in the directions in which it is largest [1]: Q, shape (dim, r), is an orthonormal basis of
@@ -35,6 +38,7 @@ from finitesum.losses.classes import weighted
 from finitesum.methods.class_costs import nanoseconds_of_pass
 from finitesum.methods.newton.class_factor import LEAST_SINGLE
 from finitesum.problems.linear import Problem
+from finitesum.problems.memory import remembered_of_rows
 
 #: Rows that G is made of for each column.
 ROWS_FOR_EACH = 8
@@ -88,6 +92,7 @@ def whole_factors(problem: Problem, scores: Matrix) -> KroneckerFactors:
     gram = _single_gram(problem, sizes, chosen) if is_single else several.weighted_gram(problem, sizes, chosen)
     if is_single and not problem.term.ridge >= SMALL_RIDGE * float(np.trace(gram)) * np.trace(of_outputs):
         gram = several.weighted_gram(problem, sizes, chosen)
+    gram[np.diag_indices(dim)] += _left_out(problem, chosen)
     if not (np.isfinite(gram).all() and np.isfinite(of_outputs).all()):  # after an overflow
         return KroneckerFactors()
     of_rows, of_columns = scipy.linalg.eigh(gram, driver="evd", overwrite_a=True, check_finite=False)
@@ -100,7 +105,7 @@ def diagonal_factors(problem: Problem, scores: Matrix) -> KroneckerFactors:
     chosen = np.linspace(0, problem.n_rows - 1, n_chosen).astype(np.int64)
     of_outputs, sizes = _curvatures(problem, scores, chosen)
     by_weight = np.divide(sizes, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
-    squares = gram_diagonal(problem.one_output.by_rows, by_weight, chosen)
+    squares = gram_diagonal(problem.one_output.by_rows, by_weight, chosen) + _left_out(problem, chosen)
     if not (np.isfinite(squares).all() and np.isfinite(of_outputs).all()):
         return KroneckerFactors()
     return _factors(problem, of_outputs, squares, np.zeros((squares.size, 0)), 0.0)
@@ -138,6 +143,21 @@ def _curvatures(problem: Problem, scores: Matrix, chosen: Indices) -> tuple[Matr
                 sizes[chosen] += entries
     total = float(sizes.sum())
     return of_outputs, sizes / total if total > 0.0 else sizes
+
+
+def _left_out(problem: Problem, chosen: Indices) -> Vector:
+    """Return what chosen rows lack of the second moments of the columns over all rows, shape (dim,)."""
+    total = float(problem.weights[chosen].sum())
+    if chosen.size == problem.n_rows or not total > 0.0:
+        return np.zeros(problem.rows.dim())
+    found = gram_diagonal(problem.one_output.by_rows, np.ones(problem.n_rows), chosen)
+    return np.maximum(_second_moments(problem) - found / total, 0.0)
+
+
+@remembered_of_rows
+def _second_moments(problem: Problem) -> Vector:
+    """Return sum_i p_i x_ij^2, shape (dim,), p summing to 1."""
+    return gram_diagonal(problem.one_output.by_rows, np.ones(problem.n_rows))
 
 
 def _single_gram(problem: Problem, weights: Vector, chosen: Indices) -> Matrix:

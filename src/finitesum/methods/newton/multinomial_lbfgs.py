@@ -7,15 +7,16 @@ and a change of the gradient [1], and of the inverse of
 
 to begin with: the Hessian is sum_i p_i C_i (x) x_i x_i' + l2 I, with C_i the second derivative of row i's loss in its K
 scores, so that M is exact where all C_i are alike. With the eigenvectors of both factors a product with M^-1 takes
-K d (K + d) multiplications. M is made at the start and once more after some steps, from 8 d rows at most. Where columns
-of dense rows hardly depend on each other, it has the diagonal of G for as many steps as the factors would cost passes.
-Where its factors cost more than many passes, it has a G of low rank (`finitesum.methods.newton.kronecker_factors`), or
-for sparse rows a multiple of the identity takes its place. Where steps become many, the Hessian of classes takes the
-place of both (`finitesum.methods.newton.class_factor`).
+K d (K + d) multiplications. M is made at the start, from 8 d rows at most, and once more after some steps where C has
+changed much. Where columns of dense rows hardly depend on each other, it has the diagonal of G for as many steps as the
+factors would cost passes. Where its factors cost more than many passes, a multiple of the identity takes its place, and for
+dense rows, once the steps that are left cost several times as much, one with a G of low rank
+(`finitesum.methods.newton.kronecker_factors`). Where steps become many, the Hessian of classes takes the place of both
+(`finitesum.methods.newton.class_factor`).
 
-t is 1 where that brings F down enough and leaves 0.8 of the slope at most, and is searched for otherwise, until it leaves
-half: trials cost no data, because the scores are linear in t and those of both ends known. A step reads the data once, or
-twice after a search.
+t is 1 where that brings F down enough and leaves 0.8 of the slope at most, and is searched for otherwise, until it brings F
+down and leaves half: trials cost no data, because the scores are linear in t and those of both ends known. A step reads the
+data once, or twice after a search.
 
 Many sparse rows begin with epochs of dual coordinate ascent (`finitesum.methods.newton.class_ascent`), where there is an
 l2 penalty; they may have a copy by columns (`finitesum.evaluation.sparse_outputs`). Many dense rows are read in single
@@ -44,8 +45,9 @@ from finitesum.methods.base import SumMethod
 from finitesum.methods.class_costs import is_whole_cheap, order_of_factor, steps_before_whole
 from finitesum.methods.cost_model import threads_for_classes
 from finitesum.methods.newton.class_ascent import ClassAscent, first_ascent, next_epoch
-from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, with_size
+from finitesum.methods.newton.class_factor import ClassFactor, divided, factor_at, rows_wanted, steps_left, with_size
 from finitesum.methods.newton.kronecker_factors import (
+    RANK_PASSES,
     KroneckerFactors,
     diagonal_factors,
     has_changed,
@@ -56,13 +58,16 @@ from finitesum.methods.newton.kronecker_factors import (
 )
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
-from finitesum.methods.subproblems.line_search import is_enough
+from finitesum.methods.subproblems.line_search import EPSILON, Trial, between, is_enough
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
 
-#: Steps before which the Kronecker product is made; one of low rank is made at 0 and before the others of its own where the
-#: trace of C is `CHANGED` times as large or small as it was.
-MADE_AT, LOW_RANK_AT, CHANGED = (0, 3), (0, 8, 20, 50, 125, 300), 3.0
+#: Steps before which the Kronecker product is made: the first, and others where the trace of C is `CHANGED` times as large
+#: or small as it was; and those before which one of low rank is made again, by the same rule.
+MADE_AT, LOW_RANK_AT, CHANGED = (0, 3), (8, 20, 50, 125, 300), 3.0
+
+#: Steps that are left, for each pass that a product of low rank costs, from which it pays.
+STEPS_FOR_EACH = 4.0
 
 #: Variables above which pairs are kept in single precision.
 MOST_DOUBLE = 200_000
@@ -106,9 +111,9 @@ class MultinomialLBFGS(SumMethod):
     ----------
     preconditioner : {"auto", "kronecker", "diagonal", "low-rank", "hessian", "none"}
         "auto" takes the Kronecker product where its factors cost less than 100 passes, for dense rows whose columns
-        hardly depend on each other one with a diagonal for as many steps, or else for dense rows one of low rank, and
-        for classes the Hessian of some or all rows once it pays, by the rate of the last steps; "hessian" takes that
-        of all rows at steps 0 and 3.
+        hardly depend on each other one with a diagonal for as many steps, or else for dense rows one of low rank once
+        it pays, and for classes the Hessian of some or all rows once it pays, by the rate of the last steps; "hessian"
+        takes that of all rows at steps 0 and 3.
 
     Examples
     --------
@@ -208,7 +213,8 @@ class MultinomialLBFGS(SumMethod):
         if self.preconditioner == "hessian" and several.loss_of(problem).ignores_shifts():
             return problem.n_rows if state.n_steps in MADE_AT else 0
         if self.preconditioner == "auto":
-            return rows_wanted(problem, state.factor, state.tol, is_single=state.is_single)
+            n_passes = state.n_gradients / problem.n_components
+            return rows_wanted(problem, state.factor, state.tol, n_passes, is_single=state.is_single)
         return 0
 
     def _new_factors(self, problem: Problem, state: State) -> KroneckerFactors | None:
@@ -220,11 +226,12 @@ class MultinomialLBFGS(SumMethod):
         if kind == "auto":
             kind = _kind_at(problem, step)
         if kind == "low-rank":
-            return _low_rank_again(problem, state)
-        if kind == "diagonal" and step in MADE_AT:
-            return diagonal_factors(problem, state.scores)
-        is_due = kind == "kronecker" and (step in MADE_AT or self.preconditioner == "auto")
-        return whole_factors(problem, state.scores) if is_due else None
+            return _low_rank_again(problem, state, is_sure=self.preconditioner == kind)
+        is_due = kind != "none" and (step in MADE_AT or self.preconditioner == "auto")
+        is_again = step == MADE_AT[-1] and state.kronecker.values.size > 0
+        if not is_due or (is_again and not has_changed(problem, state.kronecker, state.scores, CHANGED)):
+            return None
+        return (whole_factors if kind == "kronecker" else diagonal_factors)(problem, state.scores)
 
 
 def _kind_at(problem: Problem, step: int) -> str:
@@ -237,11 +244,13 @@ def _kind_at(problem: Problem, step: int) -> str:
     return "kronecker" if step in ((n_before,) if n_before > 0 else MADE_AT) else "none"
 
 
-def _low_rank_again(problem: Problem, state: State) -> KroneckerFactors | None:
-    """Return a product of low rank where one is due, and pays."""
-    known = state.kronecker
-    is_due = state.n_steps == 0 or (known.values.size and has_changed(problem, known, state.scores, CHANGED))
-    rank = rank_that_pays(problem) if state.n_steps in LOW_RANK_AT and is_due else 0
+def _low_rank_again(problem: Problem, state: State, *, is_sure: bool) -> KroneckerFactors | None:
+    """Return a product of low rank where one is due, and pays: the first, unless sure, once many steps are left."""
+    if state.kronecker.values.size:
+        is_due = state.n_steps in LOW_RANK_AT and has_changed(problem, state.kronecker, state.scores, CHANGED)
+    else:
+        is_due = is_sure or steps_left(state.factor, state.tol) > STEPS_FOR_EACH * RANK_PASSES
+    rank = rank_that_pays(problem) if is_due else 0
     return low_rank_factors(problem, state.scores, rank) if rank else None
 
 
@@ -310,14 +319,21 @@ def stepped(problem: Problem, state: State, direction: Vector) -> State:
 
 def _is_fine(problem: Problem, state: State, new: State, direction: Vector, first: float) -> bool:
     """Return whether a whole step brings F down enough and changes the slope enough."""
-    gentle = abs(float(new.gradient @ direction)) <= FINE_CHANGE * -first
-    if state.is_single or not gentle:  # F is convex: a gentle slope is a good step, whatever rounding does to F
-        return gentle
-    return is_enough(state.objective, new.objective, first, problem.n_rows)
+    is_gentle = abs(float(new.gradient @ direction)) <= FINE_CHANGE * -first
+    return is_gentle and _is_down(problem, state, new.objective, first)
+
+
+def _is_down(problem: Problem, state: State, objective: float, predicted: float) -> bool:
+    """Return whether F came down by a fraction of what was predicted, up to the rounding errors of the scores.
+
+    Losses of classes grow as a line behind their minimum, and slopes there are gentle, wherever a step ends.
+    """
+    n_terms = problem.n_rows * float(np.finfo(state.scores.dtype).eps) / EPSILON
+    return is_enough(state.objective, objective, predicted, n_terms)
 
 
 def _length(problem: Problem, state: State, whole: State, direction: Vector, first: float) -> float:
-    """Return t > 0 that leaves half of the slope at most, or brings F down; 0 where there is none. It seldom reads data."""
+    """Return t > 0 that leaves half of the slope at most and brings F down, 0 where there is none. It seldom reads data."""
     precision, changes = np.finfo(whole.scores.dtype).eps, empty_by_row(problem, np.float64, problem.n_outputs)
 
     def change(_part: Problem, here: Matrix, there: Matrix, changed: Matrix) -> tuple[float, float]:
@@ -328,26 +344,29 @@ def _length(problem: Problem, state: State, whole: State, direction: Vector, fir
         moved, size = sum_over_problems(change, problem, reads=(state.scores, whole.scores), writes=(changes,))
     if not moved > precision * size:  # rounding leaves little of them
         changes = several.score_changes(problem, direction)
-    quadratic = problem.term.quadratic
+    quadratic, term = problem.term.quadratic, problem.term.value(state.x)
     linear, square = float((quadratic * state.x) @ direction), float((quadratic * direction) @ direction)
 
-    def slope(t: float) -> float:
-        def of_part(part: Problem, here: Matrix, changed: Matrix) -> float:
-            slopes = several.loss_of(part).d1(here.astype(np.float64, copy=False) + t * changed, part.targets)
-            return float(np.einsum("ik,ik->", weighted(slopes, part.weights), changed))
+    def at(t: float) -> Trial:
+        def of_part(part: Problem, here: Matrix, changed: Matrix) -> tuple[float, float]:
+            scores = here.astype(np.float64, copy=False) + t * changed
+            values, slopes = several.loss_of(part).value_d1(scores, part.targets)
+            slope = np.einsum("ik,ik->", weighted(slopes, part.weights), changed)
+            return float(weighted(values, part.weights).sum()), float(slope)
 
         with np.errstate(all="ignore"):
-            return float(sum_over_problems(of_part, problem, reads=(state.scores, changes))) + linear + t * square
+            value, slope = sum_over_problems(of_part, problem, reads=(state.scores, changes))
+        return Trial(t, value + term + t * (linear + 0.5 * t * square), slope + linear + t * square)
 
-    low, high, t, at_low, at_high = 0.0, math.inf, 1.0, first, math.inf
+    low, high = Trial(0.0, state.objective, first), Trial(math.inf, math.inf, math.inf)
+    t = 1.0
     for _ in range(MOST_TRIALS):
-        here = slope(t)
-        if abs(here) <= LEAST_CHANGE * -first:
+        here = at(t)
+        if abs(here.slope) <= LEAST_CHANGE * -first and _is_down(problem, state, here.value, t * first):
             return t
-        if here < 0.0:
-            low, at_low = t, here
+        if here.slope < 0.0:
+            low = here
         else:  # NaN, too
-            high, at_high = t, here
-        share = -at_low / (at_high - at_low) if math.isfinite(at_high) else 0.1
-        t = 4.0 * t if high == math.inf else low + (high - low) * min(max(share, 0.1), 0.9)
-    return low
+            high = here
+        t = 4.0 * t if high.t == math.inf else between(low, high)
+    return low.t

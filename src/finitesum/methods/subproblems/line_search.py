@@ -8,6 +8,7 @@ References
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -28,12 +29,46 @@ TINY = 1e-300
 FEW_SLOPES, NEAR = 8, 16.0
 
 
-def rounding_of(value: float, n_terms: int) -> float:
+#: The part of an interval that a trial leaves on either side, at least.
+MARGIN = 0.05
+
+
+class Trial(NamedTuple):
+    """F and its slope at t along a direction."""
+
+    t: float
+    value: float
+    slope: float
+
+
+def between(low: Trial, high: Trial) -> float:
+    """Return a t between two trials, F falling at the first and not at the second.
+
+    It is the minimum of the cubic through both [1, eq. 3.59], or where rounding hides it, the zero of a line through the
+    slopes; a tenth of the way where one is not finite.
+
+    Examples
+    --------
+    >>> between(Trial(0.0, 1.0, -2.0), Trial(2.0, 1.0, 2.0))
+    1.0
+    """
+    width, share = high.t - low.t, 0.1
+    if math.isfinite(high.slope):
+        share = -low.slope / (high.slope - low.slope)
+        mixed = low.slope + high.slope + 3.0 * (low.value - high.value) / width
+        square = mixed * mixed - low.slope * high.slope
+        if math.isfinite(square) and square > 0.0:
+            root = math.sqrt(square)
+            share = 1.0 - (high.slope + root - mixed) / (high.slope - low.slope + 2.0 * root)
+    return low.t + width * min(max(share, MARGIN), 1.0 - MARGIN)
+
+
+def rounding_of(value: float, n_terms: float) -> float:
     """Return what rounding errors put into a sum of n_terms, at most: changes of F that are less than it are hidden."""
     return n_terms * EPSILON * abs(value)
 
 
-def is_enough(before: float, after: float, predicted: float, n_terms: int) -> bool:
+def is_enough(before: float, after: float, predicted: float, n_terms: float) -> bool:
     """Return whether F came down by a fraction of what was predicted [1, eq. 3.6a], up to the rounding of a sum of n_terms.
 
     It did not where it is NaN or infinite.
