@@ -7,6 +7,7 @@ shape (..., K, K). It is made of fewer numbers, the `curvatures` of shape (..., 
 =====================  ===================================================================
 ``curvatures``         what the second derivative is made of, shape (..., K)
 ``curvature_entry``    its entry (k, l), shape (...)
+``pair_factors``       what its entries (k, l) with k != l are minus the products of, shape (..., K)
 ``curvature_product``  its product with changes of the predictions, shape (..., K)
 ``value_d1``           losses and gradients at once
 ``ignores_shifts``     whether one number added to all K predictions of a row changes nothing
@@ -123,6 +124,10 @@ class Multinomial(Scaled, Curved):
         """Return P_k ([k = l] - P_l)."""
         return self.scale * curvatures[..., k] * (float(k == other) - curvatures[..., other])
 
+    def pair_factors(self, curvatures: Any) -> Any:
+        """Return P, times the root of the scale."""
+        return math.sqrt(self.scale) * curvatures
+
     def curvature_product(self, curvatures: Any, changes: Any) -> Any:
         """Return P_k (a_k - sum_l P_l a_l)."""
         product = changes - (curvatures * changes).sum(axis=-1, keepdims=True)
@@ -180,6 +185,10 @@ class SquaredTargets(Scaled, Curved):
     def curvature_entry(self, curvatures: Any, k: int, other: int) -> Any:
         """Return [k = l]."""
         return self.scale * float(k == other) * curvatures[..., k]
+
+    def pair_factors(self, curvatures: Any) -> Any:
+        """Return 0."""
+        return np.zeros_like(curvatures)
 
     def curvature_product(self, curvatures: Any, changes: Any) -> Any:
         return self.scale * changes

@@ -58,7 +58,7 @@ from finitesum.methods.newton.kronecker_factors import (
 )
 from finitesum.methods.newton.multinomial_newton import kept_mean
 from finitesum.methods.subproblems.lbfgs import Pairs, no_pairs, solve, with_pair
-from finitesum.methods.subproblems.line_search import EPSILON, Trial, between, is_enough
+from finitesum.methods.subproblems.line_search import EPSILON, Trial, between, is_enough, rounding_of
 from finitesum.problems.beside import empty_by_row
 from finitesum.problems.linear import Problem
 
@@ -328,8 +328,12 @@ def _is_down(problem: Problem, state: State, objective: float, predicted: float)
 
     Losses of classes grow as a line behind their minimum, and slopes there are gentle, wherever a step ends.
     """
-    n_terms = problem.n_rows * float(np.finfo(state.scores.dtype).eps) / EPSILON
-    return is_enough(state.objective, objective, predicted, n_terms)
+    return is_enough(state.objective, objective, predicted, _n_terms(problem, state))
+
+
+def _n_terms(problem: Problem, state: State) -> float:
+    """Return of how many terms a sum in double precision has the rounding errors that F has, by its scores."""
+    return problem.n_rows * float(np.finfo(state.scores.dtype).eps) / EPSILON
 
 
 def _length(problem: Problem, state: State, whole: State, direction: Vector, first: float) -> float:
@@ -358,6 +362,7 @@ def _length(problem: Problem, state: State, whole: State, direction: Vector, fir
             value, slope = sum_over_problems(of_part, problem, reads=(state.scores, changes))
         return Trial(t, value + term + t * (linear + 0.5 * t * square), slope + linear + t * square)
 
+    rounding = rounding_of(state.objective, _n_terms(problem, state))
     low, high = Trial(0.0, state.objective, first), Trial(math.inf, math.inf, math.inf)
     t = 1.0
     for _ in range(MOST_TRIALS):
@@ -368,5 +373,5 @@ def _length(problem: Problem, state: State, whole: State, direction: Vector, fir
             low = here
         else:  # NaN, too
             high = here
-        t = 4.0 * t if high.t == math.inf else between(low, high)
+        t = 4.0 * t if high.t == math.inf else between(low, high, rounding)
     return low.t

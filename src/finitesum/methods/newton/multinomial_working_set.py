@@ -8,9 +8,9 @@ least size is
 The working set A are the coefficients with w_j != 0 and those of largest |v_j|, at most as many new ones as there are old
 ones, and some hundreds at first. A step is one of two kinds:
 
-exact    A has at most 2000 coefficients: p minimises g'p + p'Hp / 2 + sum_j t_j |w_j + p_j| over A [1], with H_AA, the
-         products of the columns of A's coefficients in two classes at a time, and w+ = w + t p with the first t = 1, 1/2,
-         1/4, ... that brings F down enough
+exact    A has at most 2000 coefficients: p minimises g'p + p'Hp / 2 + sum_j t_j |w_j + p_j| over A [1], with H_AA, one
+         product of the columns of all of A's coefficients and one for each class, and w+ = w + t p with the first t = 1,
+         1/2, 1/4, ... that brings F down enough
 orthant  A has more: F is smooth where coefficients keep the signs s_j = sign(w_j), or -sign(v_j) where w_j = 0. H p = -v
          is solved by conjugate gradients with the diagonal of H until the residual is at most min(1/2, sqrt(||v||)) ||v||,
          and w+ has w_j + t p_j, or 0 where that has not the sign s_j; F falls by v'(w+ - w) / 10^4 [2]
@@ -47,7 +47,6 @@ import numpy as np
 
 from finitesum.constraints import Unconstrained
 from finitesum.core.arrays import Flags, Indices, Matrix, Vector
-from finitesum.core.symmetric import mirrored
 from finitesum.evaluation import outputs as several
 from finitesum.evaluation.optimality import Measures
 from finitesum.losses.classes import weighted
@@ -304,20 +303,24 @@ def _hessian(problem: Problem, state: State, members: Flags, columns: Indices) -
     part, loss, n_outputs = part_on(problem, columns), several.loss_of(problem), problem.n_outputs
     curvatures, table = loss.curvatures(state.scores), members[_inside(problem, columns)].reshape(n_outputs, -1)
     own, ends = [np.flatnonzero(row) for row in table], np.cumsum([0, *table.sum(axis=1)])
-    hessian, stored = np.zeros((ends[-1], ends[-1])), to_matrix(part.rows)
-    size = max(1, BLOCK_SIZE // part.rows.dim())
+    spans, stored = [slice(*ends[k : k + 2]) for k in range(n_outputs)], to_matrix(part.rows)
+    hessian, sums = np.zeros((ends[-1], ends[-1])), [np.zeros((size, size)) for size in np.diff(ends)]
+    size = max(BLOCK_SIZE // max(part.rows.dim(), ends[-1]), ends[-1])
     for first in range(0, problem.n_rows, size):
         here = slice(first, first + size)
-        rows, weights = stored[here], problem.weights[here]
-        block = np.ones((weights.size, part.rows.dim()))
+        rows, roots = stored[here], np.sqrt(problem.weights[here])
+        block = np.ones((roots.size, part.rows.dim()))
         block[:, : columns.size] = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        for k in range(n_outputs):
+        factors, of_pairs = weighted(loss.pair_factors(curvatures[here]), roots), np.empty((roots.size, ends[-1]))
+        for k, span in enumerate(spans):
             of_class = block[:, own[k]]
-            for other in range(k + 1):
-                scales = weighted(loss.curvature_entry(curvatures[here], k, other).copy(), weights)
-                products = (of_class * scales[:, None]).T @ block[:, own[other]]
-                hessian[ends[k] : ends[k + 1], ends[other] : ends[other + 1]] += products
-    hessian = mirrored(hessian)
+            np.multiply(of_class, factors[:, k, None], out=of_pairs[:, span])
+            of_class *= weighted(np.sqrt(loss.curvature_entry(curvatures[here], k, k)), roots)[:, None]
+            sums[k] += of_class.T @ of_class
+        if factors.any():
+            hessian -= of_pairs.T @ of_pairs  # of all pairs at once, of which half is computed
+    for k, span in enumerate(spans):
+        hessian[span, span] = sums[k]
     hessian[np.diag_indices(ends[-1])] += problem.term.quadratic[members]
     places = np.full(problem.dim, -1)
     places[members] = np.arange(ends[-1])

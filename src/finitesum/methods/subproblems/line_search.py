@@ -41,15 +41,15 @@ class Trial(NamedTuple):
     slope: float
 
 
-def between(low: Trial, high: Trial) -> float:
+def between(low: Trial, high: Trial, rounding: float = 0.0) -> float:
     """Return a t between two trials, F falling at the first and not at the second.
 
-    It is the minimum of the cubic through both [1, eq. 3.59], or where rounding hides it, the zero of a line through the
-    slopes; a tenth of the way where one is not finite.
+    It is the minimum of the cubic through both [1, eq. 3.59], or where their values differ by no more than rounding errors
+    the zero of a line through the slopes; a tenth of the way where one is not finite.
 
     Examples
     --------
-    >>> between(Trial(0.0, 1.0, -2.0), Trial(2.0, 1.0, 2.0))
+    >>> between(Trial(0.0, 0.0, -3.0), Trial(2.0, 2.0, 9.0))
     1.0
     """
     width, share = high.t - low.t, 0.1
@@ -57,7 +57,8 @@ def between(low: Trial, high: Trial) -> float:
         share = -low.slope / (high.slope - low.slope)
         mixed = low.slope + high.slope + 3.0 * (low.value - high.value) / width
         square = mixed * mixed - low.slope * high.slope
-        if math.isfinite(square) and square > 0.0:
+        is_visible = abs(low.value - high.value) > rounding
+        if is_visible and math.isfinite(square) and square > 0.0:
             root = math.sqrt(square)
             share = 1.0 - (high.slope + root - mixed) / (high.slope - low.slope + 2.0 * root)
     return low.t + width * min(max(share, MARGIN), 1.0 - MARGIN)
