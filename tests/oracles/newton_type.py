@@ -236,14 +236,19 @@ def orthant_of_outputs(F, x0, n_passes):
 def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, is_diagonal=False, rank=0):
     """The BFGS inverse of the last 8 pairs, from the inverse of C (x) G + l2 I of the steps 0 and 3, or of the Hessian.
 
-    G may be its diagonal. G of low rank is that of step 0, in the span of r random combinations of the rows, with a
-    multiple of I elsewhere.
+    That of step 3 is taken where the trace of C is 3 times as large or small as it was. G may be its diagonal. G of low
+    rank is that of step 0, in the span of r random combinations of the rows, with a multiple of I elsewhere.
     """
     x, gradient, pairs, few = x0.copy(), F.gradient(x0), [], F.dim // F.K
     for k in range(n_passes):
         if k in ((0,) if rank else (0, 3)):
             rows = list(F.rows(x, range(F.n)))
             C = sum(p * hessian for p, _, (_, _, hessian) in rows)
+            if k == 0:
+                trace = np.trace(C)
+            elif not is_exact and trace / 3 <= np.trace(C) <= 3 * trace:
+                C = None
+        if k in ((0,) if rank else (0, 3)) and C is not None:
             G = sum(p * np.trace(hessian) * np.outer(z, z) for p, z, (_, _, hessian) in rows) / np.trace(C)
             G = np.diag(np.diag(G)) if is_diagonal else G
             if rank:
@@ -275,19 +280,32 @@ def lbfgs_of_outputs(F, x0, n_passes, *, is_exact=False, is_diagonal=False, rank
 
 
 def gentle(F, x, first, direction):
-    """1 where that leaves 0.8 of the slope at most, or what leaves half, between bounds and along the secant."""
-    low, high, t, at_low, at_high = 0.0, np.inf, 1.0, first, np.inf
+    """1 where that brings F down and leaves 0.8 of the slope at most, or what leaves half.
+
+    That is looked for between bounds, at the least value of the cubic that has the values and slopes of both.
+    """
+    start, rounding = F.objective(x), F.n * np.finfo(float).eps * abs(F.objective(x))
+    low, high, t = (0.0, start, first), None, 1.0
     for k in range(20):
-        here = F.gradient(x + t * direction) @ direction
-        if abs(here) <= (0.5 if k else 0.8) * abs(first):
+        value, here = F.objective(x + t * direction), F.gradient(x + t * direction) @ direction
+        if abs(here) <= (0.5 if k else 0.8) * abs(first) and value <= start + 1e-4 * t * first + rounding:
             return t
         if here < 0.0:
-            low, at_low = t, here
+            low = t, value, here
         else:
-            high, at_high = t, here
-        share = -at_low / (at_high - at_low)
-        t = 4.0 * t if high == np.inf else low + (high - low) * min(max(share, 0.1), 0.9)
-    return low
+            high = t, value, here
+        if high is None:
+            t = 4.0 * t
+            continue
+        a, b = low[0], high[0]
+        share = -low[2] / (high[2] - low[2])
+        if abs(high[1] - low[1]) > rounding:
+            rows = [[1, a, a**2, a**3], [1, b, b**2, b**3], [0, 1, 2 * a, 3 * a**2], [0, 1, 2 * b, 3 * b**2]]
+            _, c1, c2, c3 = np.linalg.solve(rows, [low[1], high[1], low[2], high[2]])
+            roots = np.roots([3 * c3, 2 * c2, c1])
+            share = (next(r.real for r in roots if 2 * c2 + 6 * c3 * r.real > 0) - a) / (b - a)
+        t = a + (b - a) * min(max(share, 0.05), 0.95)
+    return low[0]
 
 
 def searched(F, x, gradient, direction):

@@ -227,9 +227,9 @@ class MultinomialLBFGS(SumMethod):
             kind = _kind_at(problem, step)
         if kind == "low-rank":
             return _low_rank_again(problem, state, is_sure=self.preconditioner == kind)
-        is_due = kind != "none" and (step in MADE_AT or self.preconditioner == "auto")
+        is_due = step in MADE_AT or (kind == "kronecker" and self.preconditioner == "auto")
         is_again = step == MADE_AT[-1] and state.kronecker.values.size > 0
-        if not is_due or (is_again and not has_changed(problem, state.kronecker, state.scores, CHANGED)):
+        if kind == "none" or not is_due or (is_again and not has_changed(problem, state.kronecker, state.scores, CHANGED)):
             return None
         return (whole_factors if kind == "kronecker" else diagonal_factors)(problem, state.scores)
 
