@@ -33,8 +33,8 @@ OF_SET = 1e-8
 #: Blocks of sparse rows, at most.
 MOST_BLOCKS = 8
 
-#: Columns up to which all pairs of outputs are one product, and the numbers of a block of rows in it.
-MOST_JOINT, NUMBERS_OF_PAIRS = 100, 1 << 20
+#: Dense columns up to which all pairs of outputs are one product, and the numbers of a block of rows in it.
+MOST_JOINT, NUMBERS_OF_PAIRS = 30, 1 << 20
 
 #: Squares of entries that are held at a time.
 SQUARES = 2**15
@@ -325,14 +325,14 @@ def _gram_of_entry(problem: Problem, curvatures: Matrix, *, k: int, other: int) 
 
 
 def _gram_of_pairs(problem: Problem, curvatures: Matrix) -> Matrix:
-    """Return sum_i p_i f_ik f_il x_i x_i' for all outputs k, l, shape (K dim, K dim), with the factors f of pairs."""
-    loss, matrix, dim = loss_of(problem), matrix_of(problem), problem.rows.dim()
+    """Return sum_i p_i f_ik f_il x_i x_i' of dense rows, shape (K dim, K dim), with the factors f of pairs of outputs."""
+    loss, dim, matrix = loss_of(problem), problem.rows.dim(), matrix_of(problem)
     width = problem.n_outputs * dim
     out, size = np.zeros((width, width)), max(NUMBERS_OF_PAIRS // width, width)
     for first in range(0, problem.n_rows, size):
         here = slice(first, first + size)
-        rows, block = matrix[here], np.ones((curvatures[here].shape[0], dim))
-        block[:, : problem.rows.n_columns] = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        block = np.ones((curvatures[here].shape[0], dim))
+        block[:, : problem.rows.n_columns] = matrix[here]
         factors = weighted(loss.pair_factors(curvatures[here]), np.sqrt(problem.weights[here]))
         products = (factors[:, :, None] * block[:, None, :]).reshape(-1, width)
         out += products.T @ products
@@ -344,9 +344,9 @@ def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = Fals
 
     Block (k, l) is sum_i p_i C_ikl x_i x_i', with C_i the second derivative of row i's loss. Where the same number
     added to all predictions of a row changes no loss, C_ikk = -sum_l C_ikl, and K (K - 1) / 2 matrices are enough; those
-    of few columns are one product of rows of K dim numbers, which takes less time than many small ones. A pinned one has a
-    term more that no gradient sees, which keeps the mean over the outputs where that changes nothing; on a set, where it
-    may matter, a small one.
+    of few dense columns are one product of rows of K dim numbers, which takes less time than many small ones. A pinned one
+    has a term more that no gradient sees, which keeps the mean over the outputs where that changes nothing; on a set, where
+    it may matter, a small one.
     """
     n_outputs, dim = problem.n_outputs, problem.rows.dim()
     out = np.empty((n_outputs, dim, n_outputs, dim))
@@ -354,7 +354,7 @@ def full_hessian(problem: Problem, curvatures: Matrix, *, is_pinned: bool = Fals
     if is_shared:
         for k in range(n_outputs):
             out[k, :, k, :] = 0.0
-    is_joint = is_shared and dim <= MOST_JOINT
+    is_joint = is_shared and dim <= MOST_JOINT and not problem.rows.is_sparse()
     if is_joint:
         pairs = sum_over_problems(_gram_of_pairs, problem, reads=(curvatures,)).reshape(out.shape)
     for k in range(n_outputs):

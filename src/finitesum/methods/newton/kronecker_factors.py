@@ -6,8 +6,8 @@ with C_i the second derivative of row i's loss in its K scores. With C = U diag(
 
     M^-1 = (U (x) Q) diag(1 / (c_k g_j + l2)) (U (x) Q)'.
 
-Of many rows some are chosen, spread evenly. To the diagonal of their G comes what they lack of the columns' second moments
-over all rows: a column that is 0 in all of the chosen rows would seem to have no curvature.
+Of many rows some are chosen, spread evenly. To the diagonal of their G comes what they lack of the second moments over all
+rows of columns of which they have less than half: one that is 0 in all chosen rows would seem to have no curvature.
 
 Where columns hardly depend on each other, the diagonal of G takes its place, and Q = I.
 
@@ -42,6 +42,10 @@ from finitesum.problems.memory import remembered_of_rows
 
 #: Rows that G is made of for each column.
 ROWS_FOR_EACH = 8
+
+#: The part of a column's second moment from which chosen rows stand for all: columns far from 0 lack by chance what is much
+#: by their variance.
+SEEN = 0.5
 
 #: Rows that a diagonal of G is made of, at most.
 DIAGONAL_ROWS = 2000
@@ -146,12 +150,13 @@ def _curvatures(problem: Problem, scores: Matrix, chosen: Indices) -> tuple[Matr
 
 
 def _left_out(problem: Problem, chosen: Indices) -> Vector:
-    """Return what chosen rows lack of the second moments of the columns over all rows, shape (dim,)."""
+    """Return what chosen rows lack of the second moments of columns that are mostly in other rows, shape (dim,)."""
     total = float(problem.weights[chosen].sum())
     if chosen.size == problem.n_rows or not total > 0.0:
         return np.zeros(problem.rows.dim())
     found = gram_diagonal(problem.one_output.by_rows, np.ones(problem.n_rows), chosen)
-    return np.maximum(_second_moments(problem) - found / total, 0.0)
+    moments = _second_moments(problem)
+    return np.where(found / total < SEEN * moments, moments - found / total, 0.0)
 
 
 @remembered_of_rows

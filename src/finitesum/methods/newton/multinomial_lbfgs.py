@@ -78,6 +78,12 @@ FEWEST_PAIRS, MOST_PAIRS = 8, 60
 #: The largest slope at the end of a whole step, and of one that is searched for, by the first; trials for it at most.
 FINE_CHANGE, LEAST_CHANGE, MOST_TRIALS = 0.8, 0.5, 20
 
+#: Rows by which rounding errors of F in single precision grow, at most: sums go pair by pair.
+MOST_SINGLE = 8192
+
+#: The part of F, behind what rounding may do, that a search overlooks where no trial brings F down.
+OVERLOOKED = 1e-7
+
 #: A gradient's size, by the rounding errors of one of its terms and sqrt(n), that may be due to them.
 ROUNDED = 4.0
 
@@ -245,11 +251,13 @@ def _kind_at(problem: Problem, step: int) -> str:
 
 
 def _low_rank_again(problem: Problem, state: State, *, is_sure: bool) -> KroneckerFactors | None:
-    """Return a product of low rank where one is due, and pays: the first, unless sure, once many steps are left."""
-    if state.kronecker.values.size:
+    """Return a product of low rank where one is due, and pays: the first at step 0, if sure, or once many are left."""
+    if is_sure and state.n_steps == 0:
+        is_due = True
+    elif state.kronecker.values.size:
         is_due = state.n_steps in LOW_RANK_AT and has_changed(problem, state.kronecker, state.scores, CHANGED)
     else:
-        is_due = is_sure or steps_left(state.factor, state.tol) > STEPS_FOR_EACH * RANK_PASSES
+        is_due = not is_sure and steps_left(state.factor, state.tol) > STEPS_FOR_EACH * RANK_PASSES
     rank = rank_that_pays(problem) if is_due else 0
     return low_rank_factors(problem, state.scores, rank) if rank else None
 
@@ -310,11 +318,18 @@ def stepped(problem: Problem, state: State, direction: Vector) -> State:
         spent = state._replace(n_gradients=new.n_gradients, is_single=new.is_single)
         t = _length(problem, state, new, direction, first) if first < 0.0 else 0.0
         if not t > 0.0:
-            return _state_at(problem, spent._replace(pairs=no_pairs(problem.dim, state.pairs.steps.dtype)))
+            return _state_at(problem, _without_metric(problem, spent))
         new = _state_at(problem, spent._replace(x=state.x + t * direction))
     kind, most = state.pairs.steps.dtype, _memory(problem)
     step, change = (new.x - state.x).astype(kind), (new.gradient - state.gradient).astype(kind)
     return new._replace(pairs=with_pair(state.pairs, step, change, most), n_steps=state.n_steps + 1)
+
+
+def _without_metric(problem: Problem, state: State) -> State:
+    """Return the state without its pairs; without factors, too, where there were none, so that no step is tried twice."""
+    if not len(state.pairs.steps):
+        state = state._replace(factor=ClassFactor(), kronecker=KroneckerFactors())
+    return state._replace(pairs=no_pairs(problem.dim, state.pairs.steps.dtype))
 
 
 def _is_fine(problem: Problem, state: State, new: State, direction: Vector, first: float) -> bool:
@@ -333,7 +348,9 @@ def _is_down(problem: Problem, state: State, objective: float, predicted: float)
 
 def _n_terms(problem: Problem, state: State) -> float:
     """Return of how many terms a sum in double precision has the rounding errors that F has, by its scores."""
-    return problem.n_rows * float(np.finfo(state.scores.dtype).eps) / EPSILON
+    if state.scores.dtype == np.float64:
+        return problem.n_rows
+    return min(problem.n_rows, MOST_SINGLE) * float(np.finfo(state.scores.dtype).eps) / EPSILON
 
 
 def _length(problem: Problem, state: State, whole: State, direction: Vector, first: float) -> float:
@@ -364,14 +381,16 @@ def _length(problem: Problem, state: State, whole: State, direction: Vector, fir
 
     rounding = rounding_of(state.objective, _n_terms(problem, state))
     low, high = Trial(0.0, state.objective, first), Trial(math.inf, math.inf, math.inf)
-    t = 1.0
+    nearest, t = low._replace(value=state.objective + rounding + OVERLOOKED * abs(state.objective)), 1.0
     for _ in range(MOST_TRIALS):
         here = at(t)
-        if abs(here.slope) <= LEAST_CHANGE * -first and _is_down(problem, state, here.value, t * first):
+        is_gentle = abs(here.slope) <= LEAST_CHANGE * -first
+        if is_gentle and _is_down(problem, state, here.value, t * first):
             return t
+        nearest = here if is_gentle and here.value < nearest.value else nearest
         if here.slope < 0.0:
             low = here
         else:  # NaN, too
             high = here
         t = 4.0 * t if high.t == math.inf else between(low, high, rounding)
-    return low.t
+    return low.t or nearest.t

@@ -53,7 +53,7 @@ def between(low: Trial, high: Trial, rounding: float = 0.0) -> float:
     1.0
     """
     width, share = high.t - low.t, 0.1
-    if math.isfinite(high.slope):
+    if math.isfinite(high.slope) and width > 0.0:
         share = -low.slope / (high.slope - low.slope)
         mixed = low.slope + high.slope + 3.0 * (low.value - high.value) / width
         square = mixed * mixed - low.slope * high.slope
