@@ -39,8 +39,8 @@ STALE, MOST_LEFT = 0.2, 0.9
 #: their metric of low rank is made again as curvatures change.
 CAUTION = 2.0
 
-#: The part of a Hessian's time that a run has taken before.
-PART = 0.5
+#: The part of a Hessian's time that a run has taken before, and the nanoseconds of a step beside its pass.
+PART, BESIDE = 0.5, 3e5
 
 #: The optimality below which rounding errors are what is left.
 LEAST_TOL = 1e-12
@@ -102,7 +102,7 @@ def rows_wanted(problem: Problem, factor: ClassFactor, tol: float, n_passes: flo
     of_factor = nanoseconds_of_factor(problem, rows)
     then = of_factor + (1.0 + digits / -np.log(left)) * (a_pass + a_solve)
     best = int(then.argmin())
-    return int(rows[best]) if caution * then[best] < now and PART * of_factor[best] <= n_passes * a_pass else 0
+    return int(rows[best]) if caution * then[best] < now and PART * of_factor[best] <= n_passes * (a_pass + BESIDE) else 0
 
 
 def factor_at(problem: Problem, scores: Matrix, n_wanted: int) -> tuple[ClassFactor, int]:
