@@ -311,7 +311,7 @@ def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
 
 
 def stepped(problem: Problem, state: State, direction: Vector) -> State:
-    """Return the state after a step along the direction; where it leads nowhere, without a step and without pairs."""
+    """Return the state after a step along the direction; where it leads nowhere, without a step and what led there."""
     first = float(state.gradient @ direction)
     new = _state_at(problem, state._replace(x=state.x + direction))
     if not _is_fine(problem, state, new, direction, first):
@@ -354,7 +354,10 @@ def _n_terms(problem: Problem, state: State) -> float:
 
 
 def _length(problem: Problem, state: State, whole: State, direction: Vector, first: float) -> float:
-    """Return t > 0 that leaves half of the slope at most and brings F down, 0 where there is none. It seldom reads data."""
+    """Return t > 0 that leaves half of the slope at most and brings F down, 0 where there is none. It seldom reads data.
+
+    Where rounding errors hide what F falls by, t may be one at which F is a little higher, by `OVERLOOKED` of it at most.
+    """
     precision, changes = np.finfo(whole.scores.dtype).eps, empty_by_row(problem, np.float64, problem.n_outputs)
 
     def change(_part: Problem, here: Matrix, there: Matrix, changed: Matrix) -> tuple[float, float]:
