@@ -104,9 +104,8 @@ def test_products_of_low_rank_wait_until_many_steps_are_left():
             made.append((before.n_steps, left))
     assert len(made) == 1
     assert made[0][0] >= class_factor.LEAST_STEPS
-    assert (
-        MultinomialLBFGS("low-rank").directed(problem, method.init(problem, np.zeros(problem.dim)))[0].kronecker.values.size
-    )
+    asked = MultinomialLBFGS("low-rank")
+    assert asked.directed(problem, asked.init(problem, np.zeros(problem.dim)))[0].kronecker.values.size
     loose = minimize(problem, method=method, tol=0.3)
     assert loose.success
     assert not loose.state.kronecker.values.size
@@ -139,7 +138,7 @@ def test_rows_chosen_stand_for_columns_far_from_0():
     assert not kronecker_factors._left_out(problem, chosen).any()
 
 
-def test_a_step_that_leads_nowhere_is_not_tried_again_with_the_same_factors(monkeypatch):
+def test_a_step_that_leads_nowhere_is_not_tried_again_with_the_same_factors():
     X, y = separated()
     problem = Problem.linear(X, y, loss="multinomial", alpha=1e-3)
     method = MultinomialLBFGS("hessian")

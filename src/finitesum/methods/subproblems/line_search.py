@@ -28,7 +28,6 @@ TINY = 1e-300
 #: Slopes that Brent's method asks for before t is of another size, and the ratio of two t from which it ends the search.
 FEW_SLOPES, NEAR = 8, 16.0
 
-
 #: The part of an interval that a trial leaves on either side, at least.
 MARGIN = 0.05
 
