@@ -1,7 +1,9 @@
 """The path of a fold with several classes: solutions for falling strengths of an l2 penalty, to parts of a standard error.
 
 Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, scores and pairs of the one before: what the
-penalty adds to the gradient and to the pairs' changes needs no data. Each strength has the factor of a Hessian, of its own
+penalty adds to the gradient and to the pairs' changes needs no data. Or it begins at the point to which the last two
+solutions lead, on a line over the logarithm of the strength, where F is less there: where classes are separated solutions
+are near such a line. Each strength has the factor of a Hessian, of its own
 rows or of all rows: rougher metrics do not show how large an error is in standard errors. The sum over the rows is made
 again only where their curvatures have changed by more than a tenth since a known one; else its factor with the new penalty
 is all that a strength costs. A problem is solved by the rule of `finitesum.running.accuracy`, decisions being never taken
@@ -33,12 +35,13 @@ from finitesum.methods.class_costs import (
 )
 from finitesum.methods.newton.class_factor import LEAST_SINGLE, ClassFactor
 from finitesum.methods.newton.kronecker_factors import KroneckerFactors, has_changed
-from finitesum.methods.newton.multinomial_lbfgs import MADE_AT, MultinomialLBFGS, State, stepped
+from finitesum.methods.newton.multinomial_lbfgs import MADE_AT, MultinomialLBFGS, State, state_at, stepped
 from finitesum.methods.subproblems.lbfgs import no_pairs
 from finitesum.methods.subproblems.positive_definite import raised_factor
 from finitesum.problems.linear import Problem
 from finitesum.problems.penalties import elastic_net
 from finitesum.running.accuracy import ACCURACY, decrement_of, size_of_decisions
+from finitesum.running.rough_paths import point_ahead
 from finitesum.running.shared_hessians import SHARED
 
 #: The most variables with which each strength has a Hessian, and the passes or nanoseconds that one may take.
@@ -130,6 +133,8 @@ def _path(
         state = method.run_pass(first, state, np.zeros(0, dtype=np.int64))
     for k, problem in enumerate(problems):
         state, last = _with_penalty(problem, last, state), problem
+        if k >= 2:
+            state = _further(problems[k - 2 : k + 1], state, found.points[k - 2 : k])
         state, found.points[k], found.is_solved[k] = solved(k, problem, state, enough)
         found.factors.append(state.factor)
         found.products.append(state.kronecker)
@@ -138,6 +143,16 @@ def _path(
         if not found.is_solved[k]:
             break
     return found
+
+
+def _further(problems: list[Problem], state: State, points: Matrix) -> State:
+    """Return the state at the point to which the last two solutions lead, if F is less there."""
+    if (ahead := point_ahead(problems, points)) is None:
+        return state
+    with np.errstate(all="ignore"):  # of a point that is far too far
+        there = state_at(problems[2], state._replace(x=ahead))
+    is_less = np.isfinite(there.gradient).all() and there.objective < state.objective
+    return there if is_less else state._replace(n_gradients=there.n_gradients)
 
 
 def has_products(problem: Problem) -> bool:

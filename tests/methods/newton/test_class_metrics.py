@@ -51,11 +51,11 @@ def test_a_search_ends_where_f_has_come_down_although_slopes_beyond_the_minimum_
     state = method.init(problem, np.zeros(problem.dim))
     direction = -100.0 * state.gradient
     first = float(state.gradient @ direction)
-    whole = multinomial_lbfgs._state_at(problem, state._replace(x=state.x + direction))
+    whole = multinomial_lbfgs.state_at(problem, state._replace(x=state.x + direction))
     assert whole.objective > 2.0 * state.objective
     assert abs(float(whole.gradient @ direction)) < 0.8 * -first
     t = multinomial_lbfgs._length(problem, state, whole, direction, first)
-    end = multinomial_lbfgs._state_at(problem, state._replace(x=state.x + t * direction))
+    end = multinomial_lbfgs.state_at(problem, state._replace(x=state.x + t * direction))
     assert 0.0 < t < 0.5
     assert end.objective < state.objective
     assert abs(float(end.gradient @ direction)) <= 0.5 * -first

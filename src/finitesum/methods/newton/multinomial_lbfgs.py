@@ -153,7 +153,7 @@ class MultinomialLBFGS(SumMethod):
         ascent = first_ascent(problem, x0)
         nothing = np.zeros(problem.dim), 0.0, np.zeros((0, 0)), pairs, KroneckerFactors()
         state = State(x0.copy(), *nothing, is_single, ascent, ClassFactor(), tol, 0, 0, 0)
-        return state if ascent.chances.size else _state_at(problem, state)
+        return state if ascent.chances.size else state_at(problem, state)
 
     def template(self, problem: Problem, first: State, state: State) -> State:
         """Return a state of the shapes that one from a file must have: see `Method`."""
@@ -179,7 +179,7 @@ class MultinomialLBFGS(SumMethod):
         if state.ascent.chances.size:
             x, ascent = next_epoch(problem, state.x, state.ascent, state.tol)
             state = state._replace(x=x, ascent=ascent, n_gradients=state.n_gradients + problem.n_components)
-            return state if ascent.chances.size else _state_at(problem, state)
+            return state if ascent.chances.size else state_at(problem, state)
         state, direction = self.directed(problem, state)
         return stepped(problem, state, direction)
 
@@ -272,7 +272,7 @@ def _memory(problem: Problem) -> int:
     return min(max(int(problem.rows.values.size) // (8 * problem.dim), FEWEST_PAIRS), MOST_PAIRS)
 
 
-def _state_at(problem: Problem, state: State) -> State:
+def state_at(problem: Problem, state: State) -> State:
     """Return a state with the gradient and the objective of its iterate: a pass, or two where single precision ends.
 
     A gradient that may be little more than rounding errors is summed in a higher precision.
@@ -285,7 +285,7 @@ def _state_at(problem: Problem, state: State) -> State:
     noise = _noise(problem, mean, kind)
     if float(np.linalg.norm(gradient)) <= noise:
         if state.is_single:
-            return _state_at(problem, state._replace(is_single=False, n_gradients=counts))
+            return state_at(problem, state._replace(is_single=False, n_gradients=counts))
         gradient = extended_gradient(problem, w)[0].astype(np.float64)
     objective = mean + problem.term.value(w)
     return state._replace(gradient=gradient, objective=objective, scores=scores, n_gradients=counts)
@@ -313,13 +313,13 @@ def _preconditioned(problem: Problem, state: State, right: Vector) -> Vector:
 def stepped(problem: Problem, state: State, direction: Vector) -> State:
     """Return the state after a step along the direction; where it leads nowhere, without a step and what led there."""
     first = float(state.gradient @ direction)
-    new = _state_at(problem, state._replace(x=state.x + direction))
+    new = state_at(problem, state._replace(x=state.x + direction))
     if not _is_fine(problem, state, new, direction, first):
         spent = state._replace(n_gradients=new.n_gradients, is_single=new.is_single)
         t = _length(problem, state, new, direction, first) if first < 0.0 else 0.0
         if not t > 0.0:
-            return _state_at(problem, _without_metric(problem, spent))
-        new = _state_at(problem, spent._replace(x=state.x + t * direction))
+            return state_at(problem, _without_metric(problem, spent))
+        new = state_at(problem, spent._replace(x=state.x + t * direction))
     kind, most = state.pairs.steps.dtype, _memory(problem)
     step, change = (new.x - state.x).astype(kind), (new.gradient - state.gradient).astype(kind)
     return new._replace(pairs=with_pair(state.pairs, step, change, most), n_steps=state.n_steps + 1)
