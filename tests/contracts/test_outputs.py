@@ -394,7 +394,7 @@ def test_checkpoints_know_the_number_of_outputs(tmp_path):
         ({"y": [0, 1]}, r"y must have shape \(3,\)"),
         ({"y": [0.0, 1.0, float("nan")]}, "y must be finite, got nan at position 2"),
         ({"sample_weight": [1.0, 1.0, 0.0]}, "class 2 has weight 0"),
-        ({"constraint": L1Ball(1.0), "alpha": 0.1, "l1_ratio": 0.5}, "an l1 penalty and a constraint cannot be combined"),
+        ({"constraint": L1Ball(1.0), "alpha": 0.1, "l1_ratio": 0.5}, "an l1 penalty goes with bounds of coefficients"),
         ({"offset": [0.0, 1.0, 2.0]}, r"offset must have shape \(3, 3\)"),
         ({"loss": "logistic"}, "got 3 classes: 0, 1, 2"),
         ({"loss": "huber", "y": [[0.0, 1.0]] * 3}, "Several targets need loss='squared', got Huber"),

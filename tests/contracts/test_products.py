@@ -40,7 +40,7 @@ def refused(loss, penalty, constraint):
         return ""
     if loss == "multinomial":
         return "fit one output at a time"
-    if penalty in ("l1", "elastic net", "weighted l1"):
+    if penalty in ("l1", "elastic net", "weighted l1") and constraint not in ("box", "orthant", "l_inf ball"):
         return "set l1_ratio to 0 or leave constraint out"
     return ""
 

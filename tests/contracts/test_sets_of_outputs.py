@@ -263,7 +263,7 @@ def test_sets_are_those_of_one_output_and_go_with_an_l2_penalty_alone():
     X, y = np.eye(4), [0, 1, 2, 0]
     for own, message in (
         ({"constraint": Box(0.0, np.ones(3))}, "Box is made for 3 variables, but there are 4"),
-        ({"constraint": L1Ball(1.0), "alpha": 0.1, "l1_ratio": 0.5}, "an l1 penalty and a constraint cannot be combined"),
+        ({"constraint": L1Ball(1.0), "alpha": 0.1, "l1_ratio": 0.5}, "an l1 penalty goes with bounds of coefficients"),
         ({"constraint": L1Ball(1.0), "alpha": 0.1, "groups": [0, 0, 1, 1]}, "a constraint goes with an l2 penalty alone"),
     ):
         with pytest.raises(ValueError, match=message):

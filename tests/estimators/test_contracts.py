@@ -338,7 +338,7 @@ def test_a_stop_short_of_convergence_is_warned_of_with_both_values():
         (LogisticRegression(class_weight="even"), "class_weight must be None"),
         (LogisticRegression(class_weight={0: -1.0}), "class_weight must hold factors >= 0"),
         (LogisticRegression(n_threads=0), "n_threads must be a whole number >= 1"),
-        (LogisticRegression(l1_ratio=0.5, constraint=L1Ball(1.0)), "an l1 penalty and a constraint cannot be combined"),
+        (LogisticRegression(l1_ratio=0.5, constraint=L1Ball(1.0)), "an l1 penalty goes with bounds of coefficients"),
         (LogisticRegression(solver="iqn", l1_ratio=0.5), "solver must be one of auto"),
         (LogisticRegression(solver=3), "solver must be a name or a method, got 3"),
         (LogisticRegression(solver=Newton(), step_size=1.0), "step_size goes with a solver's name"),

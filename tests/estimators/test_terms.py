@@ -120,7 +120,7 @@ def test_paths_and_folds_have_them_at_each_strength():
         ({"bounds": {7: (0.0, 1.0)}}, "bounds has a column 7"),
         ({"bounds": {"a": 1.0}}, r"bounds of 'a' must be a pair \(lower, upper\), got 1.0"),
         ({"bounds": 3.0}, r"bounds must be a dict by column, or a pair \(lower, upper\), got 3.0"),
-        ({"bounds": (0.0, None), "l1_ratio": 1.0}, "an l1 penalty and a constraint cannot be combined"),
+        ({"constraint": L1Ball(1.0), "l1_ratio": 1.0}, "an l1 penalty goes with bounds of coefficients"),
     ],
 )
 def test_words_that_mean_nothing_here_are_refused_with_what_to_write(given, message):

@@ -270,7 +270,7 @@ def test_auto_chooses_by_what_components_offer():
         ({"alpha": -1.0}, ValueError, "alpha must be a number >= 0"),
         ({"l1_ratio": 2.0}, ValueError, "l1_ratio must be a number in"),
         ({"constraint": "ball"}, TypeError, "constraint must be a set"),
-        ({"constraint": L2Ball(1.0), "alpha": 1.0, "l1_ratio": 0.5}, ValueError, "cannot be combined"),
+        ({"constraint": L2Ball(1.0), "alpha": 1.0, "l1_ratio": 0.5}, ValueError, "but with no other set"),
         ({"smoothness": [1.0, 2.0]}, ValueError, r"smoothness must be a number or 1 numbers, got shape \(2,\)"),
         ({"smoothness": -1.0}, ValueError, "smoothness must be >= 0"),
         ({"smoothness": "much"}, ValueError, "smoothness must be a number"),

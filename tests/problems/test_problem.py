@@ -96,7 +96,7 @@ REFUSED = {
     "batches of text": ({"batch_size": "32"}, r"batch_size must be a whole number >= 1, got '32'"),
     "l1 and a set": (
         {"alpha": 1.0, "l1_ratio": 0.5, "constraint": L2Ball(1.0)},
-        r"an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out",
+        r"an l1 penalty goes with bounds of coefficients, such as .* set l1_ratio to 0 or leave constraint out",
     ),
 }
 

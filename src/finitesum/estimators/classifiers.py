@@ -60,7 +60,7 @@ class LinearClassifier(LinearClassifierMixin, InferenceMixin):
         them, and sqrt(K d_g). One class against the rest, or one target of a regressor, is a model of its own.
     bounds : dict or pair, optional
         By a column's name or number its (lower, upper), None for no bound; or one pair for all, of numbers, vectors of
-        shape (d,) or, in a model of K classes at once, tables of shape (K, d). Without l1_ratio.
+        shape (d,) or, in a model of K classes at once, tables of shape (K, d).
     random_state : int, generator or None
         Seeds the order of visits.
     verbose : int

@@ -55,8 +55,8 @@ class FiniteSum:
     l1_ratio : float in [0, 1]
         0 is the l2 penalty, 1 the l1 penalty.
     constraint : Constraint, optional
-        A set from `finitesum.constraints` for all variables but the intercepts, of each block of `n_outputs` by itself; of
-        penalties, an l2 penalty alone may stand beside it.
+        A set from `finitesum.constraints` for all variables but the intercepts, of each block of `n_outputs` by itself. An
+        elastic net may stand beside bounds, and an l2 penalty beside any set.
     penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
         In the place of alpha and l1_ratio.
     penalty_weights : array_like, optional

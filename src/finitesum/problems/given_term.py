@@ -5,7 +5,7 @@ from typing import Any
 from finitesum.constraints import Box, Constraint, Unconstrained
 from finitesum.problems.penalties import ElasticNet, GroupLasso, elastic_net
 from finitesum.problems.term import ConvexTerm
-from finitesum.problems.term_penalties import as_penalty
+from finitesum.problems.term_penalties import WeightedElasticNet, as_penalty
 
 
 def convex_term(
@@ -46,8 +46,13 @@ def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: A
         constraint = constraint.of_output(0)
     if isinstance(constraint, Unconstrained):
         return constraint
+    if isinstance(penalty, ElasticNet | WeightedElasticNet) and constraint.boundary in ("bounds", "signs"):
+        return constraint
     if penalty.lasso() > 0.0:
-        raise ValueError("an l1 penalty and a constraint cannot be combined: set l1_ratio to 0 or leave constraint out.")
+        raise ValueError(
+            "an l1 penalty goes with bounds of coefficients, such as NonNegative() or Box(-1, 1), but with no other set, "
+            "because its prox is not known there: set l1_ratio to 0 or leave constraint out."
+        )
     if not isinstance(penalty, ElasticNet):
         raise ValueError(  # noqa: TRY004 - of the problem
             "a constraint goes with an l2 penalty alone, because the prox of a penalty on a set is not known: leave "

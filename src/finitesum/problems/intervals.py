@@ -33,7 +33,15 @@ class Intervals(NamedTuple):
     def face(self, w: Vector) -> Vector:
         """Return 0 for free coordinates, with their sign where that counts, and other numbers for those at a bound."""
         at_bound = 2.0 * (w <= self.lower) + 3.0 * (w >= self.upper)
-        return np.where(self.has_sign, 1.0 - np.sign(w) ** 2 + 4.0 * (w < 0.0), at_bound)
+        return np.where(self.has_sign, 1.0 - np.sign(w) ** 2 + 8.0 * (w < 0.0), 0.0) + at_bound
+
+    def without_signs(self, gradient: Vector) -> tuple["Intervals", Vector]:
+        """Return the intervals and a model's gradient with the thresholds of coordinates of one sign in the gradient."""
+        signs = np.where(self.has_sign & (self.thresholds > 0.0), 1.0 * (self.lower >= 0.0) - (self.upper <= 0.0), 0.0)
+        if not signs.any():
+            return self, gradient
+        has_sign, thresholds = self.has_sign & (signs == 0.0), np.where(signs == 0.0, self.thresholds, 0.0)
+        return self._replace(has_sign=has_sign, thresholds=thresholds), gradient + self.thresholds * signs
 
     def on(self, chosen: Indices) -> "Intervals":
         """Return the same for some of the coordinates, where the others add nothing to the sums."""

@@ -114,7 +114,8 @@ class Problem:
             Added to each prediction.
         constraint : Constraint, optional
             A set from `finitesum.constraints` that the coefficients must lie in, not the intercept; with several outputs
-            those of each output by themselves. Of penalties, an l2 penalty alone may stand beside it.
+            those of each output by themselves. An elastic net, with weights or without, may stand beside bounds (`Box`,
+            `NonNegative`), and an l2 penalty beside any set.
         penalty : MCP, SCAD or another from `finitesum.problems.penalties`, optional
             In the place of alpha and l1_ratio. With one that is not convex, methods find a stationary point.
         penalty_weights : array_like, shape (d,), optional

@@ -284,7 +284,7 @@ def can_scale(term: ConvexTerm) -> bool:
     """Return whether penalty and set are of the same kind in scaled coefficients."""
     if term.is_constrained:
         is_of_columns = term.constraint.boundary in ("bounds", "signs") and term.constraint.n_outputs is None
-        return is_of_columns and isinstance(term.penalty, ElasticNet)
+        return is_of_columns and term.is_elastic_net
     return isinstance(term.penalty, ElasticNet | WeightedElasticNet | Separable)
 
 
@@ -304,8 +304,9 @@ def scaled_problem(problem: Problem, changed: Columns) -> ScaledProblem:
         scaled = rows if not stored.any() else filled(rows, stored)
         scaled = scaled._replace(values=scaled.values * columns.astype(scaled.values.dtype)[scaled.columns])
     if problem.term.is_constrained:
-        lower, upper = problem.term.constraint.intervals(d)
-        penalty = Boxed(penalty.ridge() * columns**2, lower / columns, upper / columns)
+        term = problem.term
+        lower, upper = term.constraint.intervals(d)
+        penalty = Boxed(term.thresholds[:d] * columns, term.quadratic[:d] * columns**2, lower / columns, upper / columns)
         constraint = Unconstrained()
     elif isinstance(penalty, WeightedElasticNet | Separable):
         penalty = penalty._replace(scale=penalty.scale * columns)

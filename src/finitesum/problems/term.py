@@ -3,9 +3,9 @@
     F(w) = f(w) + sum_j quadratic_j w_j^2 / 2 + r(w),      f the mean loss
 
 The quadratic part of the penalty joins the smooth function f, to which it lends its gradient and curvature. The rest, r,
-is the part of the penalty that has a prox, or the indicator function of the set. An intercept stands behind the
-coordinates that the term acts on, and is neither penalised nor constrained. With several outputs the coefficients of each
-lie in the set by themselves.
+is the part of the penalty that has a prox, the indicator function of the set, or with bounds the sum of both, whose prox is
+that of the penalty and then the projection. An intercept stands behind the coordinates that the term acts on and is neither
+penalised nor constrained. With several outputs the coefficients of each lie in the set by themselves.
 
 Whoever needs a prox takes a term, not a problem: every kind of problem has one.
 """
@@ -79,23 +79,23 @@ def n_projected(term: "CompiledTerm | View", w: Vector) -> int:
 
 
 def prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
-    """Apply the prox of the penalty, or the projection; w has the length of an iterate and intercepts stay."""
-    if term.is_constrained:
-        _project(term.projection, w[: n_projected(term, w)])
-    elif term.penalty.has_prox():
+    """Apply the prox of the penalty, then the projection, which with bounds is the prox of both; intercepts stay."""
+    if term.penalty.has_prox():
         for block in w.reshape(term.n_blocks, -1):
             _prox(term.penalty, block[: term.n_penalised], step_size)
+    if term.is_constrained:
+        _project(term.projection, w[: n_projected(term, w)])
 
 
 @compiled_form(of=prox_in_place)
 def _prox_in_place(term: "CompiledTerm | View", w: Vector, step_size: float) -> None:
-    if term.is_constrained:
-        coefficients = w[: n_projected(term, w)]
-        term.projection.project_euclidean_into(coefficients, coefficients)
-    else:
+    if not term.is_constrained or term.penalty.has_prox():
         size = w.size if term.n_blocks == 1 else w.size // term.n_blocks  # a visit should not wait for a division
         for start in range(0, w.size, size):
             term.penalty.apply_prox(w[start : start + term.n_penalised], step_size)
+    if term.is_constrained:
+        coefficients = w[: n_projected(term, w)]
+        term.projection.project_euclidean_into(coefficients, coefficients)
 
 
 @kernel
@@ -221,6 +221,8 @@ class ConvexTerm:
             demands["l1"] = "an l1 penalty"
         if isinstance(self.penalty, Groups):
             demands["groups"] = "a group lasso, whose prox takes whole groups at once"
+        if self.is_constrained and (self.has_l1 or self.has_weights):
+            demands["bounded"] = "an l1 penalty or penalty_weights beside bounds of the coefficients"
         if self.has_weights:
             demands["weights"] = "penalty_weights: it knows penalties of one strength for all coefficients"
         if isinstance(self.penalty, Separable):
@@ -295,7 +297,7 @@ class ConvexTerm:
         return self.value(w)
 
     def prox(self, v: Vector, step_size: float) -> Vector:
-        """Return argmin_w r(w) + ||w - v||^2 / (2 step_size), a new array; on a set that is the projection."""
+        """Return argmin_w r(w) + ||w - v||^2 / (2 step_size), a new array."""
         return self.prox_step(v, np.zeros(v.size), step_size)
 
     def rise(self, w: Vector, end: Vector) -> float:
@@ -327,13 +329,16 @@ class ConvexTerm:
         """Return the prox-gradient mapping (w - prox(w - s gradient)) / s, s = `mapping_step`, without its cancellation.
 
         Where |w| is 1e16 times as large as the gradient, w - s gradient is w, and the difference as it is written would be
-        0. With thresholds t it is the nearest point to w_j in [g_j - t_j, g_j + t_j]; sets have formulas of their own; else
-        it is g + (v - prox(v)) / s at v = w - s g, which keeps the gradient's digits where the prox changes nothing.
+        0. With thresholds t it is the nearest point to w_j in [g_j - t_j, g_j + t_j]; sets have formulas of their own, with
+        that point in the place of g_j where bounds are beside thresholds; else it is g + (v - prox(v)) / s at v = w - s g,
+        which keeps the gradient's digits where the prox changes nothing.
         """
         if self.is_smooth:
             return gradient
         if self.is_constrained:
-            d, mapping = self.n_columns, gradient.copy()
+            d = self.n_columns
+            gradient = np.clip(w, gradient - self.thresholds, gradient + self.thresholds) if self.has_l1 else gradient
+            mapping = gradient.copy()
             blocks = [numbers.reshape(self.n_blocks, -1)[:, :d] for numbers in (w, gradient, mapping)]
             if self.constraint.n_outputs is not None:  # intervals of each output's own
                 blocks[2][:] = self.constraint.mapping(*blocks[:2])
@@ -362,10 +367,8 @@ class ConvexTerm:
             ends.reshape(self.n_blocks, -1)[:, :d] = of_columns
         total, has_sign, n_sums = np.inf, self.thresholds > 0.0, 1
         if constraint.boundary == "l1-norm":
-            sizes, total = (
-                self._of_coordinates(1.0 if constraint.weights is None else constraint.weights),
-                constraint.radius,
-            )
+            weights = 1.0 if constraint.weights is None else constraint.weights
+            sizes, total = self._of_coordinates(weights), constraint.radius
             has_sign, n_sums = sizes > 0.0, self.n_blocks
         elif constraint.boundary == "sum":
             sizes, total, n_sums = self._of_coordinates(1.0), constraint.total, self.n_blocks

@@ -162,19 +162,22 @@ class Separable(NamedTuple):
 
 @compilable
 class Boxed(NamedTuple):
-    """sum_j l2_j/2 w_j^2 on the box [lower, upper], by its prox: what a box is in scaled coefficients."""
+    """sum_j l1_j |w_j| + l2_j/2 w_j^2 on the box [lower, upper], by its prox: what a box is in scaled coefficients."""
 
-    l2: Vector  # (n_columns,)
+    l1: Vector  # (n_columns,)
+    l2: Vector
     lower: Vector
     upper: Vector
 
     def prox_of(self, coordinate: float, step: float, j: int) -> float:
-        """Return the nearest point of the interval to the prox of the quadratic part."""
-        return float(min(max(coordinate / (1.0 + step * self.l2[j]), self.lower[j]), self.upper[j]))
+        """Return the nearest point of the interval to the prox of the elastic net."""
+        shrunk = soft_threshold(coordinate, step * self.l1[j]) / (1.0 + step * self.l2[j])
+        return float(min(max(shrunk, self.lower[j]), self.upper[j]))
 
     def penalty_total(self, coefficients: Vector, start: float) -> float:
         for j in range(coefficients.size):
-            start += 0.5 * self.l2[j] * coefficients[j] * coefficients[j]
+            size = abs(coefficients[j])
+            start += self.l1[j] * size + 0.5 * self.l2[j] * size * size
         return start
 
     def apply_prox(self, coefficients: Vector, step: float) -> None:

@@ -133,7 +133,7 @@ class CoordinateDescent(SumMethod):
 
     first_columns: CountOrAuto = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "prox", "nonconvex", "groups"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "bounded", "weights", "prox", "nonconvex", "groups"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 20
 

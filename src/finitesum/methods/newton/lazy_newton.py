@@ -134,7 +134,9 @@ class LazyNewton(SampledNewton):
     first_rows: CountOrAuto = "auto"
     n_threads: Count = 1
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "weights", "groups", "parts", "components"})
+    handles: ClassVar[frozenset[str]] = frozenset(
+        {"l1", "constraint", "bounded", "weights", "groups", "parts", "components"}
+    )
 
     needs_hessians = True
     prefers_components: ClassVar[bool] = True  # where parts of the data are elsewhere: no numbers by row are sent then

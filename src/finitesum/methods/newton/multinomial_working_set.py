@@ -122,7 +122,7 @@ class MultinomialWorkingSet(SumMethod):
 
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups", "constraint"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups", "constraint", "bounded"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 50
 
@@ -260,6 +260,8 @@ def _set_step(problem: Problem, state: State) -> State:
     diagonal = curvatures_of(problem, state.scores)
     members = not_at_rest(problem, state.x, state.gradient, diagonal)
     columns, chosen = _columns(problem, members), np.flatnonzero(members)
+    if chosen.size == 0:  # nothing leaves its bound
+        return state._replace(n_gradients=state.n_gradients + problem.n_components)
     # a simplex has no start at 0, and a model that begins in its middle gives up coefficients one by one
     is_within = problem.term.constraint.boundary == "sum" and 2 * np.count_nonzero(state.x) > problem.dim > FEWEST_NEW
     if (chosen.size > MOST_WITHIN or is_within) and (shorter := _projected_step(problem, state, diagonal)) is not None:
@@ -275,7 +277,8 @@ def _set_step(problem: Problem, state: State) -> State:
     def objective(t: float) -> float:
         return several.objective_at(part, state.scores + t * changes, state.x[inside] + t * direction)
 
-    t, _ = halved(objective, state.objective, min(float(state.gradient[inside] @ direction), 0.0), problem.n_rows)
+    predicted = float(state.gradient[inside] @ direction) + problem.term.rise(state.x, end)
+    t, _ = halved(objective, state.objective, min(predicted, 0.0), problem.n_rows)
     damping = next_damping(state.damping, t)
     w, m = end if t == 1.0 else problem.term.project(state.x + t * (end - state.x)), problem.n_components
     after = _state_at(problem, w, several.scores_at(problem, w), state.n_gradients + m)
@@ -288,7 +291,7 @@ def _projected_step(problem: Problem, state: State, diagonal: Vector) -> State |
     for _ in range(MOST_HALVINGS):
         end = projected_step(problem.term, w, state.gradient, diagonal, t)
         scores = several.scores_at(problem, end)
-        slope = float(state.gradient @ (end - w))
+        slope = float(state.gradient @ (end - w)) + problem.term.rise(w, end)
         if is_enough(state.objective, several.objective_at(problem, scores, end), slope, problem.n_rows):
             break
         t *= 0.5

@@ -66,9 +66,12 @@ def next_damping(damping: float, t: float) -> float:
 
 
 def projected_step(term: ConvexTerm, w: Vector, gradient: Vector, diagonal: Vector, t: float) -> Vector:
-    """Return P(w - t g / H_jj), in the metric of H_jj: of intercepts the step."""
+    """Return P(w - t g / H_jj), in the metric of H_jj, with thresholds before bounds: of intercepts the step."""
     metric, end = np.maximum(diagonal, LEAST_CURVATURE * float(diagonal.max(initial=0.0)) or 1.0), np.empty_like(w)
-    term.compiled.projection.project_into(w - t * gradient / metric, metric, end)
+    moved = w - t * gradient / metric
+    if term.has_l1:
+        moved = np.sign(moved) * np.maximum(np.abs(moved) - t * term.thresholds / metric, 0.0)
+    term.compiled.projection.project_into(moved, metric, end)
     return end
 
 
@@ -85,7 +88,7 @@ def not_at_rest(problem: Problem, w: Vector, gradient: Vector, diagonal: Vector)
     end = projected_step(term, w, gradient, diagonal, length)
     at_zero = (w == 0.0) & (end == 0.0)
     at_bound = ((w == intervals.lower) & (end == w)) | ((w == intervals.upper) & (end == w))
-    rests = np.where(intervals.has_sign, at_zero, at_bound) | (diagonal == 0.0) & (w == 0.0)
+    rests = (intervals.has_sign & at_zero) | at_bound | (diagonal == 0.0) & (w == 0.0)
     if intervals.sizes.size:
         is_old = (w != 0.0) & ~is_free
     else:
@@ -112,18 +115,20 @@ def end_of_model(term: ConvexTerm, hessian: Matrix, w: Vector, gradient: Vector,
     The part of the slope's size that may be left is that of coefficients at w.
     """
     assert term.intervals is not None
-    intervals, y, slope = term.intervals.on(chosen), w[chosen], np.zeros(w.size)
+    intervals, linear = term.intervals.on(chosen).without_signs(gradient[chosen])
+    y, slope = w[chosen], np.zeros(w.size)
     slope[chosen] = gradient[chosen]
     first = term.optimality(w, slope)
     best, least = w, 0.0
     for shift in SHIFTS:
         raised = hessian if shift == 0.0 else hessian + np.diag(shift * np.diagonal(hessian))
         end = w.copy()
-        end[chosen] = sums_models.minimised(intervals, raised, gradient[chosen], y, part * first)
+        end[chosen] = sums_models.minimised(intervals, raised, linear, y, part * first)
         step = end[chosen] - y
         change = hessian @ step
         slope[chosen] = gradient[chosen] + change
-        fall = float(gradient[chosen] @ step) + 0.5 * float(step @ change)
+        fall = float(linear @ step) + 0.5 * float(step @ change)
+        fall += float(intervals.thresholds @ (np.abs(end[chosen]) - np.abs(y)))
         is_same = least < 0.0 and fall > LOWER * least  # the model was not too flat, but its last coefficients are many
         if fall < least:
             best, least = end, fall

@@ -90,9 +90,10 @@ def search(problem: Problem, sample: Sample, w: Vector, direction: Vector, first
     term = problem.term
     square = sample.ridge * term.weighted_dot(direction, direction)
     linear = sample.ridge * term.weighted_dot(direction, w)
+    has_sizes = term.has_l1 or not (term.is_smooth or term.is_constrained)
 
     def slope(t: float) -> float:
-        of_sizes = 0.0 if term.is_smooth or term.is_constrained else term.slope(w + t * direction, direction)
+        of_sizes = term.slope(w + t * direction, direction) if has_sizes else 0.0
         return slope_along(problem, line, t) / sample.weight + linear + t * square + of_sizes
 
     return with_gentler_slope(slope, first)

@@ -1,8 +1,8 @@
 """The exact minimiser of a quadratic model with bounds, an l1 penalty, l1 balls or simplices: a primal active-set method.
 
 A point has *free* coordinates, which lie within their interval, and others that rest at a bound of it; a coefficient with
-an l1 penalty or in an l1 ball has the interval of its sign. With several outputs there is a sum for each. A round goes to
-the minimiser over the free coordinates,
+an l1 penalty or in an l1 ball has the part of its interval with its sign, and at 0 no sign. With several outputs there is a
+sum for each. A round goes to the minimiser over the free coordinates,
 
     min_p  s'p + 1/2 p'H p,      p_j = 0 for j not free,   <normal, p> = lacking  where a sum is at its bound,
 
@@ -52,7 +52,7 @@ class _Point(NamedTuple):
 
 def _begun(intervals: Intervals, w: Vector, y: Vector) -> _Point:
     signs = np.where(intervals.has_sign, np.sign(w), 0.0)
-    free = np.where(intervals.has_sign, w != 0.0, (w > intervals.lower) & (w < intervals.upper))
+    free = (w > intervals.lower) & (w < intervals.upper) & ~(intervals.has_sign & (w == 0.0))
     is_tight = np.full(intervals.n_sums, intervals.is_equal)
     if intervals.sizes.size and not intervals.is_equal:
         is_tight = intervals.by_sum(intervals.sizes * np.abs(w)) >= intervals.total * (1.0 - 1e-12)
@@ -145,7 +145,7 @@ def _beyond(
     change = np.where(stops, w - point.w, np.where(point.free, step, 0.0))
     along = hessian @ change
     rise = float((slope + intervals.thresholds * point.signs) @ change + 0.5 * (change @ along))
-    signs = np.where(stops & intervals.has_sign, 0.0, point.signs)
+    signs = np.where(stops & (w == 0.0), 0.0, point.signs)
     return point._replace(w=w, step=point.step + change, free=point.free & ~stops, signs=signs), along, rise
 
 
@@ -154,10 +154,11 @@ def _wishes(intervals: Intervals, point: _Point, slope: Vector, multipliers: Vec
     fixed, force = ~point.free, np.zeros(slope.size)
     if point.is_tight.any():
         force = intervals.spread(np.where(point.is_tight, multipliers, 0.0)) * intervals.sizes
-    pull = slope + force
+    pull = slope + force + intervals.thresholds * point.signs
     has_room = np.where(pull < 0.0, point.w < intervals.upper, point.w > intervals.lower)
     at_bound, at_zero = np.where(has_room, np.abs(pull), 0.0), np.abs(slope) - intervals.thresholds - force
-    return np.where(fixed, np.where(intervals.has_sign, at_zero, at_bound), 0.0), -np.sign(slope)
+    at_kink = intervals.has_sign & (point.signs == 0.0)
+    return np.where(fixed, np.where(at_kink, at_zero, at_bound), 0.0), np.where(at_kink, -np.sign(slope), point.signs)
 
 
 def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:
@@ -203,11 +204,11 @@ def minimised(
         total = point.step + length * step
         w = np.where(length * step == 0.0, point.w, y + total)
         if which >= 0:
-            at = intervals.lower if step[which] < 0.0 else intervals.upper
-            w[which] = 0.0 if intervals.has_sign[which] else at[which]
+            w[which] = (intervals.lower if step[which] < 0.0 else intervals.upper)[which]
+            w[which] = 0.0 if step[which] * point.signs[which] < 0.0 else w[which]
             total[which] = w[which] - y[which]
             free, signs = point.free.copy(), point.signs.copy()
-            free[which], signs[which] = False, 0.0
+            free[which], signs[which] = False, signs[which] if w[which] != 0.0 else 0.0
             point, slope, n_refined = point._replace(w=w, step=total, free=free, signs=signs), slope + length * along, 0
             continue
         if full >= 0:
@@ -235,6 +236,6 @@ def minimised(
         if not most > 0.0:
             return w
         joining = gain >= (MUCH * most if k < AT_ONCE_ROUNDS else most)
-        point = point._replace(free=point.free | joining, signs=np.where(joining & intervals.has_sign, signs, point.signs))
+        point = point._replace(free=point.free | joining, signs=np.where(joining, signs, point.signs))
         n_refined = 0
     return point.w

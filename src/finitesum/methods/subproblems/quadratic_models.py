@@ -175,7 +175,9 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
     hidden = max(tolerance, rounding)
     if isinstance(term.penalty, Groups):
         return group_models.minimised(term, hessian, gradient, y, math.sqrt(y.size) * hidden)
-    closed_form, intervals = CLOSED_FORMS.get(term.constraint.boundary), term.intervals
+    closed_form, intervals, linear = CLOSED_FORMS.get(term.constraint.boundary), term.intervals, gradient
+    if intervals is not None:
+        intervals, linear = intervals.without_signs(gradient)
     if closed_form is None and intervals is None:
         return _by_prox_gradients(term, hessian, gradient, y, hidden)
     enough = max(0.5 * term.optimality(y, gradient), 10.0 * math.sqrt(y.size) * hidden)
@@ -188,10 +190,10 @@ def minimise_model(term: ConvexTerm, hessian: Matrix, gradient: Vector, y: Vecto
             assert intervals is not None
             by_descent = tolerance if y.size > FEW_COORDINATES else 0.0
             has_intercept = term.n_blocks == term.n_free == 1
-            w = _started(intervals, raised, gradient, y, start, by_descent, has_intercept=has_intercept)
+            w = _started(intervals, raised, linear, y, start, by_descent, has_intercept=has_intercept)
             if by_descent > 0.0 and term.optimality(w, gradient + raised @ (w - y)) <= by_descent:
                 return w
-            w = minimised(intervals, raised, gradient, y, w, tolerance)
+            w = minimised(intervals, raised, linear, y, w, tolerance)
         if (left := term.optimality(w, gradient + raised @ (w - y))) < least:
             best, least = w, left
         rise = float(gradient @ (w - y)) + term.rise(y, w)

@@ -68,7 +68,7 @@ def minimised(intervals: Intervals, hessian: Matrix, gradient: Vector, y: Vector
 
 
 def _free(intervals: Intervals, w: Vector) -> Flags:
-    return np.where(intervals.has_sign, w != 0.0, (w > intervals.lower) & (w < intervals.upper)).astype(bool)
+    return np.asarray((w > intervals.lower) & (w < intervals.upper) & ~(intervals.has_sign & (w == 0.0)))
 
 
 def _descended(intervals: Intervals, hessian: Matrix, turn: _Turn) -> _Turn:
