@@ -26,7 +26,7 @@ SIZES, CONDITION, ROUNDING = 1e3, 1e6, 0.1
 MOST_COLUMNS, MOST_WORK = 1000, 5e10
 
 #: Numbers of the rows that are compared with each other, and those rows, at least and at most.
-COMPARED_NUMBERS, LEAST_COMPARED, MOST_COMPARED = 2e5, 32.0, 128.0
+COMPARED_NUMBERS, LEAST_COMPARED, MOST_COMPARED = 2e5, 32.0, 64.0
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -44,6 +44,24 @@ def redundancy_of(problem: Problem) -> float:
     >>> redundancy_of(Problem.linear(np.ones((200, 3)), np.arange(200) % 2))
     3.0
     """
+    return _redundancy(problem, is_centred=False)
+
+
+@remembered_of_rows
+def centred_redundancy_of(problem: Problem) -> float:
+    """Return the same of columns less their means where there is an intercept, as coordinate descent has them.
+
+    Examples
+    --------
+    >>> problem = Problem.linear(np.ones((200, 3)), np.arange(200) % 2, fit_intercept=True)
+    >>> redundancy_of(problem), centred_redundancy_of(problem)
+    (3.0, 1.0)
+    """
+    return _redundancy(problem, is_centred=problem.has_intercept)
+
+
+def _redundancy(problem: Problem, *, is_centred: bool) -> float:
+    """Return what `redundancy_of` says, of columns less their means where these are asked for."""
     counted = np.flatnonzero(problem.weights)
     entries = max(n_entries(problem.rows) / problem.n_rows, 1.0)
     m = int(min(counted.size, MOST_COMPARED, max(COMPARED_NUMBERS / entries, LEAST_COMPARED)))
@@ -51,10 +69,17 @@ def redundancy_of(problem: Problem) -> float:
     with np.errstate(all="ignore"):
         matrix = to_matrix(rows).astype(np.float64)
         squares = np.asarray((matrix * matrix).sum(axis=0)) / m
+        if is_centred:
+            variances = squares - np.asarray(matrix.mean(axis=0)) ** 2
+            squares = np.where(variances > 1e-12 * squares, variances, 0.0)
         scales = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0.0)
         scaled = matrix.multiply(scales).tocsr() if rows.is_sparse() else matrix * scales
         products = scaled @ scaled.T
-        products = np.square(products.toarray() if rows.is_sparse() else products)
+        products = products.toarray() if rows.is_sparse() else products
+        if is_centred:
+            means = products.mean(axis=0)
+            products = products - means - means[:, None] + means.mean()
+        products = np.square(products)
         mean = (products.sum() - np.trace(products)) / max(m * (m - 1), 1)
         return float(np.nan_to_num(np.maximum(mean / max(np.count_nonzero(squares), 1), 1.0), nan=1.0, posinf=1.0))
 
