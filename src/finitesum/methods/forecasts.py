@@ -10,10 +10,10 @@ A *price* turns counts of passes, Hessians and steps into seconds, linearly, wit
 how strongly the penalty couples rows, on the shape, the loss and the penalty. Features are kept within the range that was
 seen, so that beyond it the price decides alone.
 
-Prices, usual counts and effects stand in `forecasts.toml`. ``python benchmarks/auto_choice.py fit`` writes that file:
-least squares on the logarithms of seconds measured on generated problems of four families, with several classes of
-five and with an l1 penalty of seven, and what is reported of the choice is measured on others. No clock is read here, and no sample is drawn at random,
-so that a choice can be repeated.
+Prices, usual counts and effects stand in `forecasts.toml`. ``python benchmarks/auto_choice.py fit`` writes that file: least
+squares on the logarithms of seconds measured on generated problems of four families, with several classes of five and with
+an l1 penalty of seven, and what is reported of the choice is measured on others. No clock is read here, and no sample is
+drawn at random, so that a choice can be repeated.
 """
 
 import functools
