@@ -57,7 +57,7 @@ TREATS = {
     "groups": "group lasso",
     "nonconvex": "MCP and SCAD",
     "constraint": "constraints",
-    "bounded": "an l1 penalty or penalty weights beside bounds",
+    "bounded-l1": "an l1 penalty or penalty weights beside bounds",
     "nonsmooth": "nonsmooth losses",
     "nonconvex-loss": "smooth losses that are not convex",
     "callables": "callables that give subgradients",
@@ -228,7 +228,7 @@ def _as_json(value: Any) -> Any:
 #: What to give instead of what a method cannot treat of a term.
 INSTEAD = {
     "constraint": "no constraint",
-    "bounded": "alpha alone, or no constraint",
+    "bounded-l1": "alpha alone, or no constraint",
     "l1": "l1_ratio=0",
     "weights": "no penalty_weights",
     "prox": "alpha and l1_ratio alone",

@@ -222,7 +222,7 @@ class ConvexTerm:
         if isinstance(self.penalty, Groups):
             demands["groups"] = "a group lasso, whose prox takes whole groups at once"
         if self.is_constrained and (self.has_l1 or self.has_weights):
-            demands["bounded"] = "an l1 penalty or penalty_weights beside bounds of the coefficients"
+            demands["bounded-l1"] = "an l1 penalty or penalty_weights beside bounds of the coefficients"
         if self.has_weights:
             demands["weights"] = "penalty_weights: it knows penalties of one strength for all coefficients"
         if isinstance(self.penalty, Separable):

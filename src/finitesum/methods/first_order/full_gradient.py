@@ -78,7 +78,7 @@ class _FullGradient(SumMethod):
     wants_scaled_columns: ClassVar[bool] = True
     sees_sums_only: ClassVar[bool] = True
 
-    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "bounded", "groups", "parts"}
+    handles: ClassVar[frozenset[str]] = SumMethod.handles | {"constraint", "bounded-l1", "groups", "parts"}
     default_sampling: ClassVar[str] = "cyclic"
 
     def _searches(self, problem: AnySum) -> bool:

@@ -133,7 +133,9 @@ class CoordinateDescent(SumMethod):
 
     first_columns: CountOrAuto = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "bounded", "weights", "prox", "nonconvex", "groups"})
+    handles: ClassVar[frozenset[str]] = frozenset(
+        {"l1", "constraint", "bounded-l1", "weights", "prox", "nonconvex", "groups"}
+    )
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 20
 

@@ -143,7 +143,7 @@ class InteriorPoint(SumMethod):
 
     first_columns: CountOrAuto = "auto"
 
-    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint", "bounded", "parts"})
+    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "l1", "weights", "constraint", "bounded-l1", "parts"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 20
 

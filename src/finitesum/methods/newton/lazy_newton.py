@@ -135,7 +135,7 @@ class LazyNewton(SampledNewton):
     n_threads: Count = 1
 
     handles: ClassVar[frozenset[str]] = frozenset(
-        {"l1", "constraint", "bounded", "weights", "groups", "parts", "components"}
+        {"l1", "constraint", "bounded-l1", "weights", "groups", "parts", "components"}
     )
 
     needs_hessians = True

@@ -228,7 +228,7 @@ class LinearProgram(SumMethod):
     (True, array([0.5]))
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint", "bounded", "l1", "weights"})
+    handles: ClassVar[frozenset[str]] = frozenset({"nonsmooth", "constraint", "bounded-l1", "l1", "weights"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 1
     is_one_step: ClassVar[bool] = True

@@ -122,7 +122,7 @@ class MultinomialWorkingSet(SumMethod):
 
     """
 
-    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups", "constraint", "bounded"})
+    handles: ClassVar[frozenset[str]] = frozenset({"outputs", "l1", "weights", "groups", "constraint", "bounded-l1"})
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 50
 

@@ -285,7 +285,7 @@ class Newton(SumMethod):
     step_size: StepSize = "auto"
 
     handles: ClassVar[frozenset[str]] = frozenset(
-        {"l1", "weights", "groups", "constraint", "bounded", "components", "outputs", "parts", "nonconvex-loss"}
+        {"l1", "weights", "groups", "constraint", "bounded-l1", "components", "outputs", "parts", "nonconvex-loss"}
     )
     default_sampling: ClassVar[str] = "cyclic"
     patience: ClassVar[int] = 25

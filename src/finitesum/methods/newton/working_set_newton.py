@@ -90,7 +90,7 @@ class WorkingSetNewton(SampledNewton):
     n_threads: Count = 1
 
     state_type: ClassVar[type[WorkingSetNewtonState]] = WorkingSetNewtonState
-    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "bounded", "weights", "groups", "parts"})
+    handles: ClassVar[frozenset[str]] = frozenset({"l1", "constraint", "bounded-l1", "weights", "groups", "parts"})
 
     def template(
         self, problem: Problem, first: WorkingSetNewtonState, state: WorkingSetNewtonState
