@@ -73,7 +73,7 @@ def _at_best_intercept(problem: Problem, x: Vector) -> Vector:
     if not bounds[0] < bounds[1] < np.inf:
         return x
     found = minimize_scalar(
-        lambda b: float(problem.weights @ loss.value(at + b, problem.targets)), bounds=bounds, method="bounded-l1"
+        lambda b: float(problem.weights @ loss.value(at + b, problem.targets)), bounds=bounds, method="bounded"
     )
     return np.append(x[:-1], found.x)
 
