@@ -160,7 +160,7 @@ def test_the_likeliest_theta_is_that_of_the_profile():
         one = NegativeBinomialRegressor(theta=theta, **TIGHT).fit(X, y, sample_weight=weights, offset=offset)
         return -float(weights @ nbinom.logpmf(y, theta, theta / (theta + one.predict(X, offset=offset))))
 
-    best = minimize_scalar(lack, bounds=(math.log(0.5), math.log(20.0)), method="bounded-l1", options={"xatol": 1e-9})
+    best = minimize_scalar(lack, bounds=(math.log(0.5), math.log(20.0)), method="bounded", options={"xatol": 1e-9})
     assert model.theta_ == pytest.approx(math.exp(best.x), rel=1e-4)  # as near as values know
     assert lack(math.log(model.theta_)) <= best.fun + 1e-9
     again = NegativeBinomialRegressor(theta=model.theta_, **TIGHT).fit(X, y, sample_weight=weights, offset=offset)
