@@ -14,15 +14,17 @@ from oracles.outputs import SumOfOutputs
 from oracles.sums import Sum
 from sklearn.linear_model import ElasticNet
 
-from finitesum import LinearRegressor, LinearRegressorCV, LogisticRegression, Problem, linear_path, minimize
+from finitesum import FiniteSum, LinearRegressor, LinearRegressorCV, LogisticRegression, Problem, linear_path, minimize
 from finitesum.constraints import Box, L1Ball, NonNegative
+from finitesum.methods.subproblems import active_set
 from finitesum.methods.subproblems.quadratic_models import minimise_model
 from finitesum.problems.linear import Problem as Linear
+from finitesum.problems.penalties import MCP
 
 N, D, K = 60, 5, 3
 ALPHA, L1_RATIO = 0.05, 0.8
 
-#: Bounds of each column: on both sides of 0, at 0 alone, on one side of it without 0, on one side without an end, and none.
+#: Bounds of each column: on both sides of 0, from 0 on, on one side of it without 0, on one side without an end, and none.
 LOWER = np.array([-0.2, 0.0, 0.1, -math.inf, -math.inf])
 UPPER = np.array([0.1, 0.3, 0.6, 0.0, math.inf])
 
@@ -158,13 +160,55 @@ def test_a_quadratic_model_ends_at_kinks_and_at_bounds(seed):
     d = int(rng.integers(2, 25))
     root = rng.standard_normal((int(rng.integers(1, 2 * d)), d))
     hessian, gradient = root.T @ root + 1e-3 * np.eye(d), 3.0 * rng.standard_normal(d)
-    lower, upper = -rng.random(d) * (rng.random(d) < 0.7), rng.random(d) * (rng.random(d) < 0.7)
+    lower, upper = -rng.random(d) * (rng.random(d) < 0.6), rng.random(d) * (rng.random(d) < 0.6)  # some are 0 and 0
     given = {"alpha": float(rng.choice([0.1, 1.0])), "l1_ratio": 1.0, "constraint": Box(lower, upper)}
     term = Linear.linear(np.zeros((2, d)), np.zeros(2), loss="squared", **given).term
     y = np.clip(rng.standard_normal(d), lower, upper)
     end = minimise_model(term, hessian, gradient, y, 0.0)
     slope = gradient + hessian @ (end - y)
     np.testing.assert_allclose(end, np.clip(shrunk(end - slope, term.thresholds), lower, upper), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_coefficients_that_bounds_hold_at_0_do_not_keep_others_from_leaving_it(seed):
+    rng = np.random.default_rng(seed)
+    d = 60
+    root = rng.standard_normal((2 * d, d))
+    hessian, gradient = root.T @ root / d, 5.0 * rng.standard_normal(d)
+    held = rng.random(d) < 0.3
+    gradient[held] *= 20.0
+    box = Box(np.where(held, 0.0, -1.0), np.where(held, 0.0, 1.0))
+    term = Linear.linear(np.zeros((2, d)), np.zeros(2), loss="squared", alpha=1.0, l1_ratio=1.0, constraint=box).term
+    intervals, linear = term.intervals.without_signs(gradient)
+    start = np.zeros(d)
+    for given in ((intervals, linear), (term.intervals, gradient)):  # those without a sign, and as they are
+        end = active_set.minimised(given[0], hessian, given[1], start, start, 0.0)
+        moved = end - gradient - hessian @ end
+        np.testing.assert_allclose(end, np.clip(shrunk(moved, term.thresholds), box.lower, box.upper), atol=1e-9)
+
+
+@pytest.mark.parametrize("has_hessians", [True, False])
+@pytest.mark.parametrize("given", [{"l1_ratio": 0.5}, {"penalty_weights": [0.0, 1.0, 2.0, 1.0]}])
+def test_components_of_ones_own_have_a_method(given, has_hessians):
+    class Component:
+        def __init__(self, x, target):
+            self.x, self.target = x, target
+            if has_hessians:
+                self.hessian = lambda w: np.outer(self.x, self.x)
+
+        def value(self, w):
+            return 0.5 * (self.x @ w - self.target) ** 2
+
+        def gradient(self, w):
+            return (self.x @ w - self.target) * self.x
+
+    X = np.random.default_rng(0).standard_normal((40, 4))
+    y = X @ [1.0, -1.0, 0.5, 0.0]
+    given = {"alpha": 0.02, "constraint": Box(-0.1, 0.3), **given}
+    result = minimize(FiniteSum([Component(*row) for row in zip(X, y, strict=True)], 4, **given), tol=1e-8)
+    assert result.success, result.message
+    same = minimize(Problem.linear(X, y, loss="squared", **given), method="newton", tol=1e-10)
+    np.testing.assert_allclose(result.x, same.x, atol=1e-6)
 
 
 @pytest.mark.parametrize("l1_ratio", [1.0, 0.3])
@@ -197,6 +241,8 @@ def test_what_is_not_known_is_refused_in_a_sentence():
     X, y = np.eye(3), [1.0, 2.0, 3.0]
     with pytest.raises(ValueError, match="an l1 penalty goes with bounds of coefficients, such as NonNegative"):
         Problem.linear(X, y, loss="squared", alpha=0.1, l1_ratio=1.0, constraint=L1Ball(1.0))
+    with pytest.raises(ValueError, match="bounds of coefficients go with alpha, l1_ratio and penalty_weights alone"):
+        Problem.linear(X, y, loss="squared", penalty=MCP(0.1), constraint=NonNegative())
     problem = Problem.linear(X, y, loss="squared", alpha=0.1, l1_ratio=1.0, constraint=NonNegative())
     with pytest.raises(ValueError, match="acc-svrg cannot treat an l1 penalty or penalty_weights beside bounds"):
         minimize(problem, method="acc-svrg")

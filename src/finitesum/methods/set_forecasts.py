@@ -109,7 +109,8 @@ def spread_of_eigenvalues(problem: Problem) -> float:
 def _of_working_set(problem: Problem) -> float:
     """Return about how many coefficients of several outputs are in a working set at most."""
     dim = float(problem.dim)
-    few = OF_OUTPUTS_FEW * math.sqrt(dim) if problem.term.constraint.boundary in SORTING else OF_OUTPUTS_SET
+    has_zeros = problem.term.constraint.boundary in SORTING or problem.term.has_l1
+    few = OF_OUTPUTS_FEW * math.sqrt(dim) if has_zeros else OF_OUTPUTS_SET
     return min(dim, few)
 
 

@@ -53,6 +53,11 @@ def checked_constraint(constraint: Constraint | None, n_columns: int, penalty: A
             "an l1 penalty goes with bounds of coefficients, such as NonNegative() or Box(-1, 1), but with no other set, "
             "because its prox is not known there: set l1_ratio to 0 or leave constraint out."
         )
+    if constraint.boundary in ("bounds", "signs"):
+        raise ValueError(
+            "bounds of coefficients go with alpha, l1_ratio and penalty_weights alone, because the prox of another penalty "
+            "on them is not known: leave penalty and groups out, or the bounds."
+        )
     if not isinstance(penalty, ElasticNet):
         raise ValueError(  # noqa: TRY004 - of the problem
             "a constraint goes with an l2 penalty alone, because the prox of a penalty on a set is not known: leave "

@@ -36,11 +36,15 @@ class Intervals(NamedTuple):
         return np.where(self.has_sign, 1.0 - np.sign(w) ** 2 + 8.0 * (w < 0.0), 0.0) + at_bound
 
     def without_signs(self, gradient: Vector) -> tuple["Intervals", Vector]:
-        """Return the intervals and a model's gradient with the thresholds of coordinates of one sign in the gradient."""
-        signs = np.where(self.has_sign & (self.thresholds > 0.0), 1.0 * (self.lower >= 0.0) - (self.upper <= 0.0), 0.0)
-        if not signs.any():
+        """Return the intervals and a model's gradient with the thresholds of coordinates of one sign in the gradient.
+
+        A coordinate that is always 0 has no sign, and loses its threshold, too.
+        """
+        signs = 1.0 * (self.lower >= 0.0) - (self.upper <= 0.0)
+        has_one = (self.thresholds > 0.0) & ((self.lower >= 0.0) | (self.upper <= 0.0))
+        if not has_one.any():
             return self, gradient
-        has_sign, thresholds = self.has_sign & (signs == 0.0), np.where(signs == 0.0, self.thresholds, 0.0)
+        has_sign, thresholds = self.has_sign & ~has_one, np.where(has_one, 0.0, self.thresholds)
         return self._replace(has_sign=has_sign, thresholds=thresholds), gradient + self.thresholds * signs
 
     def on(self, chosen: Indices) -> "Intervals":

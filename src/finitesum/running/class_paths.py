@@ -1,14 +1,14 @@
 """The path of a fold with several classes: solutions for falling strengths of an l2 penalty, to parts of a standard error.
 
-Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, scores and pairs of the one before: what the
-penalty adds to the gradient and to the pairs' changes needs no data. Or it begins at the point to which the last two
-solutions lead, on a line over the logarithm of the strength, where F is less there: where classes are separated solutions
-are near such a line. Each strength has the factor of a Hessian, of its own
-rows or of all rows: rougher metrics do not show how large an error is in standard errors. The sum over the rows is made
-again only where their curvatures have changed by more than a tenth since a known one; else its factor with the new penalty
-is all that a strength costs. A problem is solved by the rule of `finitesum.running.accuracy`, decisions being never taken
-by their size: Hessians are not always the fold's own. The step that is then at hand leads to the point that is returned,
-while the next strength, whose first step contains it, goes on from where it began, so that both share a gradient.
+Steps are those of `MultinomialLBFGS`. A strength begins with the iterate, scores and pairs of the one before, for which
+what the penalty adds to the gradient and to the pairs' changes needs no data, or at the point to which the last two
+solutions lead, on a line over the logarithm of the strength, if F is less there: where classes are separated solutions
+are near such a line. Each strength has the factor of a Hessian, of its own rows or of all rows: rougher metrics do not
+show how large an error is in standard errors. The sum over the rows is made again only where their curvatures have
+changed by more than a tenth since a known one; else its factor with the new penalty is all that a strength costs. A
+problem is solved by the rule of `finitesum.running.accuracy`, decisions being never taken by their size: Hessians are not
+always the fold's own. The step that is then at hand leads to the point that is returned, while the next strength, whose
+first step contains it, goes on from where it began, so that both share a gradient.
 
 Where a Hessian takes long, steps have the Kronecker product of `MultinomialLBFGS`, to which a penalty adds a multiple of I,
 of all rows or made again where curvatures have changed. Standard errors are then those of its metric with the pairs, which

@@ -18,6 +18,9 @@ def for_components(problem: FiniteSum) -> Choice:
     has_hessians = all(problem.has_hessian(j) for j in range(problem.n_components))
     if has_hessians and isinstance(problem.components, Batches):
         return _for_batches(problem)
+    if "bounded-l1" in problem.term.demands:  # what methods by visits do not treat
+        fits = has_hessians and 16.0 * problem.dim**2 <= MOST_BYTES
+        return Choice(as_method("newton" if fits else "afg"), "a penalty beside bounds, of components")
     if has_hessians and 16.0 * problem.dim**2 <= MOST_BYTES:
         return Choice(as_method("a-ciag"), "components with second derivatives: few passes, and no constants are needed")
     why = f"a Hessian of {problem.dim:,} x {problem.dim:,}" if has_hessians else "components without second derivatives"
@@ -31,4 +34,5 @@ def _for_batches(problem: FiniteSum) -> Choice:
         return Choice(newton_cg, f"{shape}: products with Hessians, in a trust region")
     if 16.0 * problem.dim**2 <= MOST_BYTES and is_suited(lazy_newton := as_method("lazy-newton"), problem):
         return Choice(lazy_newton, f"{shape}: few Hessians, on growing samples")
-    return Choice(as_method("acc-svrg"), f"{shape}: a Hessian does not fit")
+    without = "afg" if "bounded-l1" in problem.term.demands else "acc-svrg"
+    return Choice(as_method(without), f"{shape}: a Hessian does not fit")

@@ -260,7 +260,7 @@ def _set_step(problem: Problem, state: State) -> State:
     diagonal = curvatures_of(problem, state.scores)
     members = not_at_rest(problem, state.x, state.gradient, diagonal)
     columns, chosen = _columns(problem, members), np.flatnonzero(members)
-    if chosen.size == 0:  # nothing leaves its bound
+    if chosen.size == 0:  # nothing leaves its bound, or 0
         return state._replace(n_gradients=state.n_gradients + problem.n_components)
     # a simplex has no start at 0, and a model that begins in its middle gives up coefficients one by one
     is_within = problem.term.constraint.boundary == "sum" and 2 * np.count_nonzero(state.x) > problem.dim > FEWEST_NEW

@@ -156,9 +156,10 @@ def _wishes(intervals: Intervals, point: _Point, slope: Vector, multipliers: Vec
         force = intervals.spread(np.where(point.is_tight, multipliers, 0.0)) * intervals.sizes
     pull = slope + force + intervals.thresholds * point.signs
     has_room = np.where(pull < 0.0, point.w < intervals.upper, point.w > intervals.lower)
-    at_bound, at_zero = np.where(has_room, np.abs(pull), 0.0), np.abs(slope) - intervals.thresholds - force
+    at_bound, at_zero = np.abs(pull), np.abs(slope) - intervals.thresholds - force
     at_kink = intervals.has_sign & (point.signs == 0.0)
-    return np.where(fixed, np.where(at_kink, at_zero, at_bound), 0.0), np.where(at_kink, -np.sign(slope), point.signs)
+    wishes = np.where(fixed & has_room, np.where(at_kink, at_zero, at_bound), 0.0)
+    return wishes, np.where(at_kink, -np.sign(slope), point.signs)
 
 
 def is_settled(intervals: Intervals, w: Vector, slope: Vector) -> bool:

@@ -198,7 +198,7 @@ def _descend_in_arrays(
                     r[places] += step * row
                 if total > 0.0:
                     intercept -= step * mean / total
-                square += (curvature * step) ** 2
+                square += (curvature * step) * (curvature * step)  # a power of floats may raise
         w[:] = at
         if k + n_kept >= PASSES:
             history[k + n_kept - PASSES] = w
