@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics import log_loss, make_scorer, roc_auc_score
+from sklearn.metrics import accuracy_score, log_loss, make_scorer, roc_auc_score
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
 
 from finitesum import LogisticRegression, LogisticRegressionCV, Problem, linear_path, logistic_path
@@ -532,15 +532,25 @@ def test_problems_that_differ_in_their_penalty_share_what_is_known_of_the_rows()
     assert not pickle.loads(pickle.dumps(problem)).of_rows
 
 
+@pytest.mark.parametrize("is_separated", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_accuracies_are_the_scorers(n_classes):
+@pytest.mark.parametrize(
+    ("name", "scorer"),
+    [
+        (None, make_scorer(accuracy_score)),
+        ("accuracy", make_scorer(accuracy_score)),
+        ("neg_log_loss", make_scorer(log_loss, greater_is_better=False, response_method="predict_proba")),
+    ],
+)
+def test_scores_of_all_models_at_once_are_the_scorers(name, scorer, n_classes, is_separated):
     X, y = data(n=90)
+    y = (X[:, 0] > 0.0).astype(int) if is_separated else y  # so that probabilities are near 0 and 1
     y = y + (n_classes == 3) * (X[:, 1] > 0.5)
-    s = np.random.default_rng(2).uniform(0.0, 2.0, y.size)
-    one, other = (
-        LogisticRegressionCV([0.01, 1.0], cv=3, scoring=how).fit(X, y, sample_weight=s) for how in (None, "accuracy")
-    )
-    assert np.allclose(one.scores_, other.scores_, rtol=1e-12)
+    rng = np.random.default_rng(2)
+    given = {"sample_weight": rng.uniform(0.0, 2.0, y.size)}
+    given["offset"] = rng.standard_normal(y.size if n_classes == 2 else (y.size, 3))
+    one, other = (LogisticRegressionCV([0.01, 1.0, 1e8], cv=3, scoring=how).fit(X, y, **given) for how in (name, scorer))
+    np.testing.assert_allclose(one.scores_, other.scores_, rtol=1e-6)  # theirs have 1 less a number near 1
 
 
 def test_folds_and_strengths_share_passes():

@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -19,7 +20,7 @@ from finitesum.estimators.elsewhere import estimator
 from finitesum.estimators.folds import Fold, Paths, earlier_run, solve_folds
 from finitesum.estimators.logistic import LogisticRegression, LogisticRegressionMixin
 from finitesum.estimators.path import as_Cs, path_of_classes, with_alpha
-from finitesum.estimators.scoring import takes_weights, with_offset
+from finitesum.estimators.scoring import are_right, log_chances, takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.running.driver import as_seed
 
@@ -241,8 +242,13 @@ solver_, cov_params_, standard_errors_
         here = {name: _rows_of(value, test, data.X.shape[0]) for name, value in score_params.items()}
         X, y = data.X[test], data.y[test]
         tables = [self._unpacked([x]) for x in points]
-        if self.scoring is None and set(here) <= {"sample_weight"}:
-            return self._accuracies(X, data.codes[test], tables, offset, here.get("sample_weight"))
+        known = SCORES.get(self.scoring or "accuracy") if self.scoring is None or isinstance(self.scoring, str) else None
+        if known is not None and set(here) <= {"sample_weight"}:
+            codes, weights = data.codes[test], here.get("sample_weight")
+            if weights is not None and not np.any(weights):
+                what = "the rows that a fold predicts all have weight 0"
+                raise ValueError(f"{what}: give other folds as cv, or leave them out.")
+            return np.average(known(_decisions(X, codes, tables, offset), codes), axis=0, weights=weights)
         model = LogisticRegression(l1_ratio=self.l1_ratio, fit_intercept=self.fit_intercept)
         model.classes_, model.n_features_in_ = data.classes, data.X.shape[1]
         scorer, scores = clone(self._scorer(), safe=False), []
@@ -250,16 +256,19 @@ solver_, cov_params_, standard_errors_
             scores.append(float(scorer(with_offset(model, offset), X, y, **here)))
         return np.array(scores)
 
-    def _accuracies(self, X: Any, codes: Indices, tables: list[Any], offset: Any, weights: Any) -> Vector:
-        """Return the part of the rows, by weight, whose class each model predicts: what the scorer would return."""
-        if weights is not None and not np.any(weights):
-            raise ValueError("the rows that a fold predicts all have weight 0: give other folds as cv, or leave them out.")
-        coef, intercept = np.stack([coef for coef, _ in tables]), np.stack([intercept for _, intercept in tables])
-        decisions = np.asarray(X @ coef.reshape(-1, coef.shape[-1]).T).reshape(-1, *intercept.shape) + intercept
-        if offset is not None:
-            decisions += offset.reshape(len(codes), 1, -1)
-        predicted = decisions[:, :, 0] > 0.0 if decisions.shape[2] == 1 else decisions.argmax(axis=2)
-        return np.average(predicted == codes[:, None], axis=0, weights=weights)
+
+def _decisions(X: Any, codes: Indices, tables: list[Any], offset: Any) -> npt.NDArray[np.float64]:
+    """Return the decisions of all models at once, shape (n, m, K), or (n, m, 1) of two classes."""
+    coef, intercept = np.stack([coef for coef, _ in tables]), np.stack([intercept for _, intercept in tables])
+    decisions = np.asarray(X @ coef.reshape(-1, coef.shape[-1]).T, dtype=np.float64).reshape(-1, *intercept.shape)
+    decisions += intercept
+    if offset is not None:
+        decisions += offset.reshape(len(codes), 1, -1)
+    return decisions
+
+
+#: What models are scored by, row by row, without a scorer of scikit-learn's for each of them: these return the same.
+SCORES = {"accuracy": are_right, "neg_log_loss": log_chances}
 
 
 def _rows_of(value: Any, rows: Any, n: int) -> Any:

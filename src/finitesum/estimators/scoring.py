@@ -6,8 +6,9 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from finitesum.core.arrays import Matrix
+from finitesum.core.arrays import Indices, Matrix
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
@@ -32,6 +33,31 @@ def with_offset(model: Any, offset: Any) -> Any:
 
     setattr(bound, name, with_these)
     return bound
+
+
+def are_right(decisions: npt.NDArray[np.float64], codes: Indices) -> Matrix:
+    """Return 1 where the class with the largest decision is the row's own, (n, m): decisions are (n, m, K) or (n, m, 1)."""
+    predicted = decisions[:, :, 0] > 0.0 if decisions.shape[2] == 1 else decisions.argmax(axis=2)
+    return np.asarray(predicted == codes[:, None], dtype=np.float64)
+
+
+def log_chances(decisions: npt.NDArray[np.float64], codes: Indices) -> Matrix:
+    """Return the logarithms of the probabilities of each row's own class, (n, m), which `log_loss` keeps away from 0 and 1.
+
+    Examples
+    --------
+    >>> log_chances(np.array([[[0.0]], [[2.0]]]), np.array([0, 1])).round(3)
+    array([[-0.693],
+           [-0.127]])
+    """
+    if decisions.shape[2] == 1:
+        logs = -np.logaddexp(0.0, np.where(codes[:, None] == 1, -1.0, 1.0) * decisions[:, :, 0])
+    else:
+        own = np.take_along_axis(decisions, codes[:, None, None], axis=2)[:, :, 0]
+        largest = decisions.max(axis=2)
+        logs = own - largest - np.log(np.exp(decisions - largest[:, :, None]).sum(axis=2))
+    least = float(np.finfo(np.float64).eps)
+    return np.asarray(np.clip(logs, np.log(least), np.log1p(-least)))
 
 
 def losses_at(problem: Problem, points: Matrix) -> Matrix:
