@@ -196,3 +196,24 @@ def test_an_exact_fit_is_infinitely_likely(model):
     chosen = model(alphas=ALPHAS, criterion="aic").fit(X, np.zeros(N))
     assert (chosen.criteria_ == -math.inf).all()
     assert not chosen.coef_.any()
+
+
+@pytest.mark.parametrize("name", ["r2", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error"])
+@pytest.mark.parametrize("estimator", [LinearRegressorCV, RidgeCV, PoissonRegressorCV])
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_scores_of_all_models_at_once_are_the_scorers(estimator, name, is_plain):
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((60, 4))
+    y = rng.poisson(np.exp(0.5 * X[:, 0])).astype(float)
+    given = [] if is_plain else [rng.uniform(0.0, 2.0, 60), 0.3 * rng.standard_normal(60)]
+    one, other = (estimator(alphas=[0.01, 1.0], cv=3, scoring=how).fit(X, y, *given) for how in (name, get_scorer(name)))
+    np.testing.assert_allclose(one.scores_, other.scores_, rtol=1e-9)
+    assert one.alpha_ == other.alpha_
+
+
+@pytest.mark.parametrize("value", [0.0, 2.0])
+def test_r2_of_a_constant_is_that_of_the_scorer(value):
+    X = np.random.default_rng(5).standard_normal((20, 2))
+    y = np.append(np.full(10, value), np.arange(10.0))  # the first fold has one number alone
+    one, other = (RidgeCV(alphas=[1.0], cv=2, scoring=how).fit(X, y) for how in ("r2", get_scorer("r2")))
+    np.testing.assert_allclose(one.scores_, other.scores_, rtol=1e-9)

@@ -1,6 +1,7 @@
 """What scikit-learn's scorers are given: models that know offsets, weights where a scorer takes some; losses of rows."""
 
 import inspect
+from collections.abc import Callable
 from copy import copy
 from functools import wraps
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from finitesum.core.arrays import Indices, Matrix
+from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.losses.arrays import in_arrays
 from finitesum.problems.linear import Problem
 from finitesum.problems.rows import to_matrix
@@ -60,11 +61,39 @@ def log_chances(decisions: npt.NDArray[np.float64], codes: Indices) -> Matrix:
     return np.asarray(np.clip(logs, np.log(least), np.log1p(-least)))
 
 
+def _squares(predictions: Matrix, targets: Vector, weights: Vector | None) -> Vector:
+    return np.average((predictions - targets[:, None]) ** 2, axis=0, weights=weights)
+
+
+def _explained(predictions: Matrix, targets: Vector, weights: Vector | None) -> Vector:
+    """Return R^2, which is 0 where targets are one number that is missed, and 1 where it is met, as scikit-learn's."""
+    errors, spread = _squares(predictions, targets, weights), targets - np.average(targets, weights=weights)
+    square = float(np.average(spread**2, weights=weights))
+    return 1.0 - errors / square if square > 0.0 else 1.0 * (errors == 0.0)
+
+
+#: Scores of regressions by scikit-learn's names: of predictions (n, m), targets and weights, or None for these.
+OF_PREDICTIONS: dict[str, Callable[[Matrix, Vector, Vector | None], Vector]] = {
+    "neg_mean_squared_error": lambda *given: -_squares(*given),
+    "neg_root_mean_squared_error": lambda *given: -np.sqrt(_squares(*given)),
+    "neg_mean_absolute_error": lambda predictions, targets, weights: (
+        -np.average(np.abs(predictions - targets[:, None]), axis=0, weights=weights)
+    ),
+    "r2": _explained,
+}
+
+
+def outputs_at(problem: Problem, points: Matrix, offsets: Vector | None) -> Matrix:
+    """Return x'w + b + o of each row at the points, (n, m), with these offsets o, or none."""
+    d = problem.rows.n_columns
+    outputs = np.asarray(to_matrix(problem.rows) @ points[:, :d].T)
+    if offsets is not None:
+        outputs = outputs + offsets[:, None]
+    return outputs + points[:, d] if problem.has_intercept else outputs
+
+
 def losses_at(problem: Problem, points: Matrix) -> Matrix:
     """Return each row's losses at the points, (n, m)."""
-    d = problem.rows.n_columns
-    outputs = np.asarray(to_matrix(problem.rows) @ points[:, :d].T) + problem.offsets[:, None]
-    if problem.has_intercept:
-        outputs += points[:, d]
+    outputs = outputs_at(problem, points, problem.offsets)
     losses = in_arrays(problem.loss).value(outputs, problem.targets[:, None])
     return np.broadcast_to(losses, outputs.shape)
