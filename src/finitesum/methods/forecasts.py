@@ -200,15 +200,14 @@ def features_of(problem: Problem, tol: float) -> dict[str, float]:
 
 
 def _of_loss(problem: Problem) -> dict[str, float]:
-    """Return the features of one output alone: the loss, and how alike columns are.
+    """Return the features of one output alone: the loss, and how alike columns of dense rows are.
 
-    The latter is asked with an l1 penalty, which coordinate descent treats, or where L-BFGS is compared.
+    The latter is asked with the squared loss and an l1 penalty, or where L-BFGS is compared.
     """
     found = {name: float(isinstance(problem.loss, loss)) for name, loss in LOSSES.items()}
-    if problem.is_constrained or is_parted(problem):
-        return found | {"redundancy": 0.0}
-    if problem.term.has_l1:
-        return found | {"redundancy": math.log(centred_redundancy_of(problem))}
+    if _kind(problem) == "quadratic":
+        is_known = not (problem.is_constrained or problem.rows.is_sparse() or is_parted(problem))
+        return found | {"redundancy": math.log(centred_redundancy_of(problem)) if is_known else 0.0}
     return found | ({"redundancy": math.log(redundancy_of(problem))} if is_independent(problem) else {})
 
 
