@@ -18,7 +18,7 @@ from finitesum.estimators.means import PoissonRegressor
 from finitesum.estimators.regression_path import null_point, points_of, rows_of, rows_of_each, solve_strengths, strengths_of
 from finitesum.estimators.regressors import LinearRegressor
 from finitesum.estimators.ridge import Ridge
-from finitesum.estimators.scoring import OF_PREDICTIONS, losses_at, outputs_at, takes_weights, with_offset
+from finitesum.estimators.scoring import OF_PREDICTIONS, losses_at, outputs_at, scores_of, takes_weights, with_offset
 from finitesum.estimators.tasks import with_callbacks
 from finitesum.problems.linear import Problem
 
@@ -160,12 +160,11 @@ class ChoiceMixin:
 
         scorer, model = get_scorer(self.scoring), copy(estimator)
         X, y, weights, offsets = (None if numbers is None else numbers[test] for numbers in data)
-        known = OF_PREDICTIONS.get(self.scoring) if isinstance(self.scoring, str) else None
-        targets = np.asarray(y, dtype=np.float64)
-        if known is not None and targets.ndim == 1 and targets.size > 1 and (weights is None or np.any(weights)):
+        targets, is_known = np.asarray(y), isinstance(self.scoring, str) and self.scoring in OF_PREDICTIONS
+        if is_known and targets.ndim == 1 and (weights is None or np.any(weights)):
             predicted = outputs_at(parts[0], points[0], offsets)
             predicted = parts[0].loss.mean_at(predicted) if hasattr(parts[0].loss, "mean_at") else predicted
-            return known(predicted, targets, weights)
+            return scores_of(self.scoring, predicted, targets, weights)
         model.n_features_in_ = parts[0].rows.n_columns
         given = {} if weights is None or not takes_weights(scorer) else {"sample_weight": weights}
         scores = []

@@ -1,13 +1,13 @@
 """What scikit-learn's scorers are given: models that know offsets, weights where a scorer takes some; losses of rows."""
 
 import inspect
-from collections.abc import Callable
 from copy import copy
 from functools import wraps
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_expit, log_softmax
 
 from finitesum.core.arrays import Indices, Matrix, Vector
 from finitesum.losses.arrays import in_arrays
@@ -52,35 +52,30 @@ def log_chances(decisions: npt.NDArray[np.float64], codes: Indices) -> Matrix:
            [-0.127]])
     """
     if decisions.shape[2] == 1:
-        logs = -np.logaddexp(0.0, np.where(codes[:, None] == 1, -1.0, 1.0) * decisions[:, :, 0])
+        logs = log_expit(np.where(codes[:, None] == 1, 1.0, -1.0) * decisions[:, :, 0])
     else:
-        own = np.take_along_axis(decisions, codes[:, None, None], axis=2)[:, :, 0]
-        largest = decisions.max(axis=2)
-        logs = own - largest - np.log(np.exp(decisions - largest[:, :, None]).sum(axis=2))
+        logs = np.take_along_axis(log_softmax(decisions, axis=2), codes[:, None, None], axis=2)[:, :, 0]
     least = float(np.finfo(np.float64).eps)
     return np.asarray(np.clip(logs, np.log(least), np.log1p(-least)))
 
 
-def _squares(predictions: Matrix, targets: Vector, weights: Vector | None) -> Vector:
-    return np.average((predictions - targets[:, None]) ** 2, axis=0, weights=weights)
-
-
-def _explained(predictions: Matrix, targets: Vector, weights: Vector | None) -> Vector:
-    """Return R^2, which is 0 where targets are one number that is missed, and 1 where it is met, as scikit-learn's."""
-    errors, spread = _squares(predictions, targets, weights), targets - np.average(targets, weights=weights)
-    square = float(np.average(spread**2, weights=weights))
-    return 1.0 - errors / square if square > 0.0 else 1.0 * (errors == 0.0)
-
-
-#: Scores of regressions by scikit-learn's names: of predictions (n, m), targets and weights, or None for these.
-OF_PREDICTIONS: dict[str, Callable[[Matrix, Vector, Vector | None], Vector]] = {
-    "neg_mean_squared_error": lambda *given: -_squares(*given),
-    "neg_root_mean_squared_error": lambda *given: -np.sqrt(_squares(*given)),
-    "neg_mean_absolute_error": lambda predictions, targets, weights: (
-        -np.average(np.abs(predictions - targets[:, None]), axis=0, weights=weights)
-    ),
-    "r2": _explained,
+#: What scikit-learn's scores of regressions are by its names: a function of `sklearn.metrics`, and a sign.
+OF_PREDICTIONS = {
+    "r2": ("r2_score", 1.0),
+    "neg_mean_squared_error": ("mean_squared_error", -1.0),
+    "neg_root_mean_squared_error": ("root_mean_squared_error", -1.0),
+    "neg_mean_absolute_error": ("mean_absolute_error", -1.0),
 }
+
+
+def scores_of(name: str, predictions: Matrix, targets: Vector, weights: Vector | None) -> Vector:
+    """Return a score of `OF_PREDICTIONS` of several models' predictions (n, m) of one target, (m,)."""
+    from sklearn import metrics  # which takes a while to load
+
+    function, sign = OF_PREDICTIONS[name]
+    repeated = np.broadcast_to(targets[:, None], predictions.shape)
+    found = getattr(metrics, function)(repeated, predictions, sample_weight=weights, multioutput="raw_values")
+    return sign * np.asarray(found)
 
 
 def outputs_at(problem: Problem, points: Matrix, offsets: Vector | None) -> Matrix:
